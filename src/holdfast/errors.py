@@ -1,0 +1,230 @@
+"""One error tree, grouped by what a handler would do.
+
+    HoldfastError
+    ├── BadInput                 fix the call
+    │   ├── InvalidKey           the key is not one a store accepts
+    │   ├── ScopeEscape          the key would leave its tenant, workspace or chain
+    │   └── NotAChain            nothing at this place is a chain
+    ├── NotFound                 the thing asked for is not there
+    │   ├── ObjectNotFound
+    │   ├── SnapshotNotFound
+    │   └── SnapshotCollected    it was collected; `gc restore` may bring it back
+    ├── Conflict                 somebody else was first: reload, then decide
+    │   ├── AlreadyExists
+    │   ├── VersionConflict
+    │   ├── LockHeld
+    │   └── RunIdInUse
+    ├── Fenced                   this writer has lost its right: stop, start a new run
+    │   ├── StaleFencingToken
+    │   ├── LockLost
+    │   ├── PermitRefused
+    │   └── RunSwept
+    ├── Damaged                  what is stored is not what was written: run `holdfast verify`
+    │   ├── CorruptRecord
+    │   ├── UnsupportedFormat
+    │   ├── InvariantViolation
+    │   └── ReaderStateError
+    └── StoreError               the store did not answer or cannot keep its promise
+        ├── StoreUnavailable     try again later; a write may or may not have happened
+        ├── StoreDenied          the credentials do not allow it
+        ├── StoreFull
+        ├── StoreReadOnly
+        └── UnsafeStore          conditional writes are ignored there: use another store
+
+Every error says in one line what happened and what to do; none needs a traceback to be understood.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyExists",
+    "BadInput",
+    "Conflict",
+    "CorruptRecord",
+    "Damaged",
+    "Fenced",
+    "HoldfastError",
+    "InvalidKey",
+    "InvariantViolation",
+    "LockHeld",
+    "LockLost",
+    "NotAChain",
+    "NotFound",
+    "ObjectNotFound",
+    "PermitRefused",
+    "ReaderStateError",
+    "RunIdInUse",
+    "RunSwept",
+    "ScopeEscape",
+    "SnapshotCollected",
+    "SnapshotNotFound",
+    "StaleFencingToken",
+    "StoreDenied",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "UnsafeStore",
+    "UnsupportedFormat",
+    "VersionConflict",
+]
+
+
+class HoldfastError(Exception):
+    """Anything Holdfast reports. Catch this at the outermost edge only."""
+
+
+class BadInput(HoldfastError):
+    """The call cannot be right. Fix the argument the message names."""
+
+
+class InvalidKey(BadInput):
+    """The key is not one that every store accepts. Use plain relative segments."""
+
+
+class ScopeEscape(BadInput):
+    """The key would leave the scope it was given to. Nothing was read or written."""
+
+
+class NotAChain(BadInput):
+    """No pointer was found at this place. Check the URL, or name the layout."""
+
+
+class NotFound(HoldfastError):
+    """What was asked for is not there."""
+
+
+class ObjectNotFound(NotFound):
+    """The store holds no object at this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"no object at {key!r}")
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[ObjectNotFound], tuple[str]]:
+        return type(self), (self.key,)
+
+
+class SnapshotNotFound(NotFound):
+    """No snapshot with this ref, run id, offset or tag was ever visible. `holdfast history` lists them."""
+
+
+class SnapshotCollected(NotFound):
+    """The snapshot was collected. Until it is purged, `holdfast gc restore` brings it back."""
+
+
+class Conflict(HoldfastError):
+    """Somebody else was first. Reload, then decide again."""
+
+
+class AlreadyExists(Conflict):
+    """The key is taken. Read it back before believing that somebody else wrote it: the first answer may have been lost."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"object {key!r} already exists")
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[AlreadyExists], tuple[str]]:
+        return type(self), (self.key,)
+
+
+class VersionConflict(Conflict):
+    """The object is no longer at the expected version. Read it back: the write may be ours, with its answer lost."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"object {key!r} is not at the expected version")
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[VersionConflict], tuple[str]]:
+        return type(self), (self.key,)
+
+
+class LockHeld(Conflict):
+    """Another holder has the lock. Wait until it expires or ask its holder; never delete the lock file."""
+
+
+class RunIdInUse(Conflict):
+    """A run with this id was registered before. Choose a new run id, or resume that run."""
+
+
+class Fenced(HoldfastError):
+    """This writer has lost its right to publish. Stop, and start a new run."""
+
+
+class StaleFencingToken(Fenced):
+    """A writer with a newer lock has published. Stop: acquire the lock again and rebuild on what is visible now."""
+
+    def __init__(self, previous: int, attempted: int) -> None:
+        super().__init__(
+            f"fencing token {attempted} is behind epoch {previous} of the pointer: a newer lock holder has published; "
+            "acquire the lock again and rebuild"
+        )
+        self.previous = previous
+        self.attempted = attempted
+
+    def __reduce__(self) -> tuple[type[StaleFencingToken], tuple[int, int]]:
+        return type(self), (self.previous, self.attempted)
+
+
+class LockLost(Fenced):
+    """The lock expired or was taken over. Stop writing; acquire it again for a new run."""
+
+
+class PermitRefused(Fenced):
+    """The permit was used before, has expired or belongs to another chain. Ask the lock's issuer for a new one."""
+
+
+class RunSwept(Fenced):
+    """The collector has declared this run abandoned. Its files may be gone: start a new run."""
+
+
+class Damaged(HoldfastError):
+    """What is stored is not what was written. Run `holdfast verify` to see every break."""
+
+
+class CorruptRecord(Damaged):
+    """A pointer, manifest, lock, run record, move log or tag file cannot be read. Nothing was changed."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key!r} is damaged: {reason}")
+        self.key = key
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[CorruptRecord], tuple[str, str]]:
+        return type(self), (self.key, self.reason)
+
+
+class UnsupportedFormat(Damaged):
+    """A newer Holdfast wrote this. Upgrade this reader; nothing is wrong with the data."""
+
+
+class InvariantViolation(Damaged):
+    """A promise of the format would be broken, so nothing was made visible. The message says which."""
+
+
+class ReaderStateError(Damaged):
+    """No readable snapshot was found, fallbacks included. Run `holdfast verify`, then `holdfast rollback`."""
+
+
+class StoreError(HoldfastError):
+    """The store did not answer, or cannot keep its promise."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer. A write may or may not have happened: ask `status` before doing it again."""
+
+
+class StoreDenied(StoreError):
+    """The store refuses these credentials this operation. Check the policy of the principal."""
+
+
+class StoreFull(StoreError):
+    """No space is left. Nothing became visible; free space and run again."""
+
+
+class StoreReadOnly(StoreError):
+    """The store cannot be written to. Nothing became visible."""
+
+
+class UnsafeStore(StoreError):
+    """This store ignores conditional writes, so two writers could overwrite each other. Use another store."""

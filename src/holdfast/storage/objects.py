@@ -1,0 +1,150 @@
+"""The store protocol: bytes at keys, an opaque version per object, and conditional writes.
+
+Promises every store keeps (the contract test in `holdfast.testing.store_contract` checks them):
+
+- `put_new` creates a key or raises `AlreadyExists`; of many racers exactly one succeeds.
+- `swap` replaces an object only while it is at `expected`, or raises `VersionConflict`; a missing object, a stale
+  version and a version that was never one are all the same conflict. Of many racers exactly one succeeds.
+- There is no unconditional write.
+- A version is opaque text. Two different contents at one key never have the same version. (On S3 the version is made
+  from the content, so the same bytes may come back with the same version: records that are swapped carry a sequence.)
+- A reader sees an object whole, old or new.
+- An error other than `AlreadyExists` and `VersionConflict` says nothing about whether a write happened; and because
+  transports retry by themselves, even those two may be the echo of our own write. Whoever needs to know reads back and
+  looks for a token of its own (`holdfast.chain.commit.classify`).
+
+Stores pickle, so that Spark executors can use them; none touches the network when it is imported, made or unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NewType, Protocol, runtime_checkable
+
+__all__ = ["AsyncObjectReader", "ObjectInfo", "ObjectStore", "RecordStore", "StoredObject", "Version"]
+
+Version = NewType("Version", str)
+"""An object's version. Compare for equality only."""
+
+PAGE_SIZE_DEFAULT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInfo:
+    """What a store knows of an object without reading it."""
+
+    key: str
+    size: int
+    version: Version
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object's bytes with the version they were read at."""
+
+    key: str
+    data: bytes
+    version: Version
+
+
+class RecordStore(Protocol):
+    """The part of a store that small records need. Any `ObjectStore` is one; a SQL database can be one too."""
+
+    @property
+    def url(self) -> str: ...
+
+    def put_new(self, key: str, data: bytes, *, durable: bool = True) -> Version: ...
+
+    def swap(self, key: str, data: bytes, *, expected: Version, durable: bool = True) -> Version: ...
+
+    def get(self, key: str) -> StoredObject: ...
+
+    def get_if_changed(self, key: str, known: Version) -> StoredObject | None: ...
+
+    def list(
+        self, prefix: str, *, after: str | None = None, page_size: int = PAGE_SIZE_DEFAULT
+    ) -> Iterator[list[ObjectInfo]]: ...
+
+    def delete(self, keys: Iterable[str]) -> None: ...
+
+
+@runtime_checkable
+class ObjectStore(Protocol):
+    """Bytes at keys. Keys are relative, `/`-separated and checked by `holdfast.storage.keys.check_key`."""
+
+    @property
+    def url(self) -> str:
+        """The URL that opens this store again, without credentials."""
+        ...
+
+    def put_new(self, key: str, data: bytes, *, durable: bool = True) -> Version:
+        """Create `key`, or raise AlreadyExists.
+
+        `durable=False` marks a record that can be derived again after a power cut.
+        """
+        ...
+
+    def swap(self, key: str, data: bytes, *, expected: Version, durable: bool = True) -> Version:
+        """Replace `key` if it is at `expected`, or raise VersionConflict."""
+        ...
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> ObjectInfo:
+        """Create a large object from chunks in bounded memory, or raise AlreadyExists. Visible whole or not at all."""
+        ...
+
+    def get(self, key: str) -> StoredObject:
+        """Read the whole object, or raise ObjectNotFound."""
+        ...
+
+    def get_if_changed(self, key: str, known: Version) -> StoredObject | None:
+        """Read the object unless it is still at `known`: then None, and no body was moved. Raises ObjectNotFound."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from `start`; fewer only where the object ends. Raises ObjectNotFound."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """What is known of the object, or raise ObjectNotFound."""
+        ...
+
+    def head_many(self, keys: Sequence[str]) -> list[ObjectInfo | None]:
+        """`head` of each key, in parallel where that pays; None for a missing one."""
+        ...
+
+    def list_folders(self, prefix: str) -> list[str]:
+        """The names of the folders directly below the folder `prefix`, sorted."""
+        ...
+
+    def list(
+        self, prefix: str, *, after: str | None = None, page_size: int = PAGE_SIZE_DEFAULT
+    ) -> Iterator[list[ObjectInfo]]:
+        """Pages of all objects below the folder `prefix` (`""` for all), in key order, with keys greater than `after`."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; a missing one is no error. Only the collector may hold this."""
+        ...
+
+    def as_async(self) -> AsyncObjectReader:
+        """The read half for asyncio, over the same objects."""
+        ...
+
+
+@runtime_checkable
+class AsyncObjectReader(Protocol):
+    """The read half of a store, natively async."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def get(self, key: str) -> StoredObject: ...
+
+    async def get_if_changed(self, key: str, known: Version) -> StoredObject | None: ...
+
+    async def get_range(self, key: str, start: int, length: int) -> bytes: ...
+
+    async def head(self, key: str) -> ObjectInfo: ...
