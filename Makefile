@@ -17,6 +17,15 @@ $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[$(1)]' --cons
 	|| $(BIN)/python -m pip install --quiet --editable '.[$(1)]' --constraint constraints.txt
 endef
 
+# Each step asks whether its result works, not just whether it exists: an environment that was left half-way is completed.
+define prepare
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=...")'
+@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+@$(BIN)/uv --version >/dev/null 2>&1 \
+	|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall 'uv>=0.5,<1'
+endef
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -29,12 +38,8 @@ help: ## Say what can be made (the default)
 
 venv: $(DEV) ## Make or refresh .venv with everything the tests need
 
-# Each step asks whether its result works, not just whether it exists: an environment that was left half-way is completed.
 $(DEV): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer: make PYTHON=...")'
-	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
-	@$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5,<1'
+	$(prepare)
 	$(call install,dev)
 	@touch $@
 
@@ -57,7 +62,7 @@ format: $(DEV) ## Format the code and fix what can be fixed safely
 bench: $(BENCH) ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-demo: $(DEV) ## See a publish, a race, a crash and a rollback in one minute
+demo: $(DEV) ## See it work on this machine
 	$(BIN)/python examples/demo.py $(ARGS)
 
 explore: $(DEV) ## Explore the interleavings of writers and the collector (ARGS='--help')
@@ -66,7 +71,9 @@ explore: $(DEV) ## Explore the interleavings of writers and the collector (ARGS=
 docs-cli: $(DEV) ## Write docs/cli.md from the commands themselves
 	$(BIN)/python -m tools.cli_reference docs/cli.md
 
-constraints: $(DEV) ## Take the newest allowed versions into constraints.txt
+# Not after the installation: that would fail where the old constraints contradict the new pyproject.toml.
+constraints: ## Take the newest allowed versions into constraints.txt
+	$(prepare)
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header \
 		--no-emit-index-url --output-file constraints.txt pyproject.toml
 
