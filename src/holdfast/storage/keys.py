@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import re
 
-from holdfast.errors import InvalidKey
+from holdfast.errors import BadInput, InvalidKey
 
-__all__ = ["KEY_BYTES_MAX", "RESERVED_PREFIX", "SEGMENT_BYTES_MAX", "check_key", "check_prefix", "leaves_scope"]
+__all__ = [
+    "KEY_BYTES_MAX",
+    "RESERVED_PREFIX",
+    "SEGMENT_BYTES_MAX",
+    "check_key",
+    "check_page_size",
+    "check_prefix",
+    "check_range",
+    "leaves_scope",
+]
 
 KEY_BYTES_MAX = 1024
 """S3, GCS and Azure all stop here."""
@@ -47,6 +56,18 @@ def check_prefix(prefix: str) -> str:
     """A folder without its trailing slash (`""` is the whole store), or InvalidKey."""
     folder = prefix[:-1] if prefix.endswith("/") and prefix != "/" else prefix
     return check_key(folder) if folder else folder
+
+
+def check_range(start: int, length: int) -> None:
+    """BadInput unless the range could exist; whether the object is long enough is another question."""
+    if start < 0 or length < 0:
+        raise BadInput(f"a range needs a start and a length of at least 0, not {start} and {length}")
+
+
+def check_page_size(page_size: int) -> None:
+    """BadInput unless a page can hold an object."""
+    if page_size < 1:
+        raise BadInput(f"a page needs room for at least one object, not {page_size}")
 
 
 def leaves_scope(key: str) -> bool:

@@ -23,7 +23,6 @@ from pathlib import Path
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
 from holdfast.errors import (
     AlreadyExists,
-    BadInput,
     InvalidKey,
     ObjectNotFound,
     StoreUnavailable,
@@ -31,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.storage import local_io as io
 from holdfast.storage.asyncs import ThreadedAsyncReader
-from holdfast.storage.keys import check_key, check_prefix
+from holdfast.storage.keys import check_key, check_page_size, check_prefix, check_range
 from holdfast.storage.local_walk import has_objects, temporaries, walk
 from holdfast.storage.objects import PAGE_SIZE_DEFAULT, AsyncObjectReader, ObjectInfo, StoredObject, Version
 
@@ -138,8 +137,7 @@ class LocalStore:
         return None if io.version_of(self._stat(key)) == known else self.get(key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        if start < 0 or length < 0:
-            raise BadInput(f"a range needs a start and a length of at least 0, not {start} and {length}")
+        check_range(start, length)
         descriptor = self._open(key)
         try:
             return io.read_range(descriptor, start, length)
@@ -215,8 +213,7 @@ class LocalStore:
     def list(
         self, prefix: str, *, after: str | None = None, page_size: int = PAGE_SIZE_DEFAULT
     ) -> Iterator[list[ObjectInfo]]:
-        if page_size < 1:
-            raise BadInput(f"a page needs room for at least one object, not {page_size}")
+        check_page_size(page_size)
         folder = check_prefix(prefix)
         return walk(self._path(folder), f"{folder}/" if folder else "", after, page_size)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
-from holdfast.errors import AlreadyExists, BadInput, ObjectNotFound, VersionConflict
+from holdfast.errors import AlreadyExists, ObjectNotFound, VersionConflict
 from holdfast.storage.asyncs import DirectAsyncReader
-from holdfast.storage.keys import check_key, check_prefix
+from holdfast.storage.keys import check_key, check_page_size, check_prefix, check_range
 from holdfast.storage.objects import PAGE_SIZE_DEFAULT, AsyncObjectReader, ObjectInfo, StoredObject, Version
 
 __all__ = ["MemoryStore"]
@@ -106,7 +106,7 @@ class MemoryStore:
         if page:
             yield page
 
-    def put_new(self, key: str, data: bytes, *, durable: bool = True) -> Version:  # noqa: ARG002
+    def put_new(self, key: str, data: bytes, *, durable: bool = True) -> Version:
         check_key(key)
         space = self._space
         with space.lock:
@@ -114,7 +114,7 @@ class MemoryStore:
                 raise AlreadyExists(key)
             return space.store(key, bytes(data))
 
-    def swap(self, key: str, data: bytes, *, expected: Version, durable: bool = True) -> Version:  # noqa: ARG002
+    def swap(self, key: str, data: bytes, *, expected: Version, durable: bool = True) -> Version:
         check_key(key)
         space = self._space
         with space.lock:
@@ -140,8 +140,7 @@ class MemoryStore:
         return StoredObject(key=key, data=held.data, version=held.version)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        if start < 0 or length < 0:
-            raise BadInput(f"a range needs a start and a length of at least 0, not {start} and {length}")
+        check_range(start, length)
         return self._held(key).data[start : start + length]
 
     def head(self, key: str) -> ObjectInfo:
@@ -166,8 +165,7 @@ class MemoryStore:
     def list(
         self, prefix: str, *, after: str | None = None, page_size: int = PAGE_SIZE_DEFAULT
     ) -> Iterator[list[ObjectInfo]]:
-        if page_size < 1:
-            raise BadInput(f"a page needs room for at least one object, not {page_size}")
+        check_page_size(page_size)
         folder = check_prefix(prefix)
         return self._pages(f"{folder}/" if folder else "", after, page_size)
 

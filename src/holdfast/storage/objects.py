@@ -122,7 +122,7 @@ class ObjectStore(Protocol):
     def list(
         self, prefix: str, *, after: str | None = None, page_size: int = PAGE_SIZE_DEFAULT
     ) -> Iterator[list[ObjectInfo]]:
-        """Pages of all objects below the folder `prefix` (`""` for all), in key order, with keys greater than `after`."""
+        """Pages of all objects below the folder `prefix` (`""` is all), in key order, with keys above `after`."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -65,4 +65,4 @@ def _open_cloud(scheme: str, bucket: str, path: str) -> ObjectStore:
         raise BadInput(f"{scheme}:// needs a bucket, as in {scheme}://bucket/prefix")
     from holdfast.storage.cloud import CloudStore
 
-    return CloudStore(scheme=scheme, bucket=bucket, prefix=path.strip("/"))
+    return scope(CloudStore(scheme=scheme, bucket=bucket), path.strip("/"))
