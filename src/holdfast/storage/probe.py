@@ -13,6 +13,7 @@ What counts as honouring:
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 from holdfast.clock import Randomness, SystemRandomness
@@ -45,10 +46,8 @@ def probe_conditional_writes(store: ObjectStore, key: str, *, randomness: Random
     """Raise UnsafeStore unless the store at `key` keeps to the three rules above."""
     token = f"{(randomness or SystemRandomness()).bits(128):032x}"
     intruder = f"holdfast probe {token} must never be stored\n".encode()
-    try:
+    with contextlib.suppress(AlreadyExists):
         store.put_new(key, f"holdfast probe {token} created\n".encode())
-    except AlreadyExists:
-        pass
     try:
         store.put_new(key, intruder)
     except AlreadyExists:

@@ -103,10 +103,10 @@ class InterceptedStore:
             self._log.append(operation)
         return operation
 
-    def _around(self, operation: Operation, effect: Callable[[], _T]) -> _T:  # noqa: ARG002 - subclasses look at it
+    def _around(self, operation: Operation, effect: Callable[[], _T]) -> _T:
         return effect()
 
-    async def _around_async(self, operation: Operation, effect: Callable[[], Awaitable[_T]]) -> _T:  # noqa: ARG002
+    async def _around_async(self, operation: Operation, effect: Callable[[], Awaitable[_T]]) -> _T:
         return await effect()
 
     def _pages(self, prefix: str, pages: Iterator[list[ObjectInfo]]) -> Iterator[list[ObjectInfo]]:

@@ -1,6 +1,7 @@
 """Object-store servers for tests: on loopback, without root or containers, gone when the test process is.
 
-Every server says in `environment` which variables make `open_store` talk to it: tests go the way that users go. Where a server is not installed `ServerUnavailable` says what is missing; a test turns that into a skip.
+Every server says in `environment` which variables make `open_store` talk to it: tests go the way that users go.
+Where a server is not installed `ServerUnavailable` says what is missing; a test turns that into a skip.
 """
 
 from __future__ import annotations
