@@ -83,7 +83,7 @@ class InvalidKey(BadInput):
 
 
 class ScopeEscape(BadInput):
-    """The key would leave the scope it was given to. Nothing was read or written."""
+    """The key would leave the scope it was given to; nothing was read or written. Use a key inside it."""
 
 
 class NotAChain(BadInput):
@@ -91,11 +91,11 @@ class NotAChain(BadInput):
 
 
 class NotFound(HoldfastError):
-    """What was asked for is not there."""
+    """What was asked for is not there. Check the name: `holdfast history` lists what is."""
 
 
 class ObjectNotFound(NotFound):
-    """The store holds no object at this key."""
+    """The store holds no object at this key. Check the key and the URL of the store."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"no object at {key!r}")
@@ -118,7 +118,7 @@ class Conflict(HoldfastError):
 
 
 class AlreadyExists(Conflict):
-    """The key is taken. Read it back before believing that somebody else wrote it: the first answer may have been lost."""
+    """The key is taken. Read it back before believing that somebody else wrote it: our first answer may be lost."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"object {key!r} already exists")
@@ -183,7 +183,7 @@ class Damaged(HoldfastError):
 
 
 class CorruptRecord(Damaged):
-    """A pointer, manifest, lock, run record, move log or tag file cannot be read. Nothing was changed."""
+    """A pointer, manifest, lock, run record, move log or tag file is unreadable. Run `holdfast verify`."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"{key!r} is damaged: {reason}")
@@ -199,7 +199,7 @@ class UnsupportedFormat(Damaged):
 
 
 class InvariantViolation(Damaged):
-    """A promise of the format would be broken, so nothing was made visible. The message says which."""
+    """A promise of the format would be broken, so nothing was made visible. Report the message: it says which."""
 
 
 class ReaderStateError(Damaged):
@@ -207,7 +207,7 @@ class ReaderStateError(Damaged):
 
 
 class StoreError(HoldfastError):
-    """The store did not answer, or cannot keep its promise."""
+    """The store did not answer, or cannot keep its promise. Check the store before running again."""
 
 
 class StoreUnavailable(StoreError):
@@ -223,7 +223,7 @@ class StoreFull(StoreError):
 
 
 class StoreReadOnly(StoreError):
-    """The store cannot be written to. Nothing became visible."""
+    """The store cannot be written to; nothing became visible. Use one that can, or open it for reading only."""
 
 
 class UnsafeStore(StoreError):

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol, runtime_checkable
 
-__all__ = ["AsyncObjectReader", "ObjectInfo", "ObjectStore", "RecordStore", "StoredObject", "Version"]
+__all__ = [
+    "PAGE_SIZE_DEFAULT",
+    "AsyncObjectReader",
+    "ObjectInfo",
+    "ObjectStore",
+    "RecordStore",
+    "StoredObject",
+    "Version",
+]
 
 Version = NewType("Version", str)
 """An object's version. Compare for equality only."""

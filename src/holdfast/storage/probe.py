@@ -18,7 +18,7 @@ import threading
 
 from holdfast.clock import Randomness, SystemRandomness
 from holdfast.errors import AlreadyExists, UnsafeStore, VersionConflict
-from holdfast.storage.objects import ObjectStore, StoredObject
+from holdfast.storage.objects import RecordStore, StoredObject
 
 __all__ = ["ensure_safe", "probe_conditional_writes"]
 
@@ -29,7 +29,7 @@ _known_lock = threading.Lock()
 _known_safe: set[tuple[str, str]] = set()
 
 
-def ensure_safe(store: ObjectStore, key: str, *, randomness: Randomness | None = None) -> None:
+def ensure_safe(store: RecordStore, key: str, *, randomness: Randomness | None = None) -> None:
     """Probe a store at its first use by this process, or raise UnsafeStore. Stores of our own are trusted by type."""
     if getattr(store, "conditional_writes_trusted", False):
         return
@@ -42,7 +42,7 @@ def ensure_safe(store: ObjectStore, key: str, *, randomness: Randomness | None =
         _known_safe.add(identity)
 
 
-def probe_conditional_writes(store: ObjectStore, key: str, *, randomness: Randomness | None = None) -> None:
+def probe_conditional_writes(store: RecordStore, key: str, *, randomness: Randomness | None = None) -> None:
     """Raise UnsafeStore unless the store at `key` keeps to the three rules above."""
     token = f"{(randomness or SystemRandomness()).bits(128):032x}"
     intruder = f"holdfast probe {token} must never be stored\n".encode()
@@ -66,7 +66,7 @@ def probe_conditional_writes(store: ObjectStore, key: str, *, randomness: Random
         raise _unsafe(store, "it refused a write and stored it nevertheless")
 
 
-def _replace(store: ObjectStore, key: str, mine: bytes) -> StoredObject:
+def _replace(store: RecordStore, key: str, mine: bytes) -> StoredObject:
     """See the object replaced, by us or by another prober, and return what it was before: a version that is gone."""
     for _ in range(_REFUSED_MAX):
         before = store.get(key)
@@ -86,7 +86,7 @@ def _replace(store: ObjectStore, key: str, mine: bytes) -> StoredObject:
     raise _unsafe(store, "it refuses to replace an object that nobody else changed")
 
 
-def _unsafe(store: ObjectStore, what: str) -> UnsafeStore:
+def _unsafe(store: RecordStore, what: str) -> UnsafeStore:
     return UnsafeStore(
         f"{store.url} does not honour conditional writes: {what}. "
         "Two writers could overwrite each other; use another store"

@@ -1,0 +1,269 @@
+"""Collect: take out of sight what nothing needs (S39, S40, S42). Fence, then sweep; nothing is deleted here.
+
+1. Look at the chain (`survey.py`), the pointer first.
+2. Runs whose lease is gone: compare-and-swap their records to `swept`, unless the log says they were published.
+3. Condemn snapshots outside the retention, and every object that no kept manifest names and no live run claims.
+4. Write the collection's record, then swap the pointer against the version read in 1: sequence + 1, same target, the condemned
+   ids among `collected`. If it was moved meanwhile, start again. This one write is the fence for 2 and the visibility of 3.
+5. Read tags and pins again; what was tagged or pinned before the writer could see the fence is given back.
+
+Why no interleaving breaks it: a publisher that saw its record `writing` read the pointer before that, hence before the sweep, hence
+before the fence: its swap was already in (then 4 fails and the next look sees it) or fails (then it finds `swept`). Orphan
+manifests found in 1 were built on a pointer no newer than the one read in 1; their sequence is taken by the fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from holdfast.chain.collection import CollectionRecord, Condemned
+from holdfast.chain.fence import write_in_place
+from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.history import load_move_target
+from holdfast.chain.pointer import Move, MoveKind, PendingCollection, Pointer
+from holdfast.chain.runs import RunState, swap_run
+from holdfast.chain.survey import Fate, Survey, fate_of, kept_moves, load_kept, read_protection, survey_chain
+from holdfast.errors import BadInput, Conflict, Damaged, VersionConflict
+
+__all__ = ["CollectionPlan", "collect", "give_back", "plan_collection"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionPlan:
+    """What a collection would do, or did."""
+
+    snapshots: tuple[Move, ...]
+    kept: tuple[Move, ...]
+    runs: tuple[str, ...]
+    """Runs that are (to be) declared abandoned."""
+    condemned: tuple[Condemned, ...]
+    unreadable: tuple[str, ...]
+    """Snapshots outside the window that cannot be read. They stay, and so does what they may name."""
+    collection: str | None = None
+    """Set once it has been carried out; `restore` takes it."""
+
+    @property
+    def byte_size(self) -> int:
+        return sum(item.byte_size for item in self.condemned)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.snapshots or self.runs or self.condemned)
+
+
+def plan_collection(handle: ChainHandle, *, retention: int) -> CollectionPlan:
+    """What `collect` would do now. Writes nothing."""
+    _check_retention(retention)
+    survey = survey_chain(handle)
+    return _plan(handle, survey, _fates(handle, survey), retention=retention)
+
+
+def collect(handle: ChainHandle, *, retention: int, by: str) -> CollectionPlan:
+    """Carry it out. What it returns can be restored until it is purged."""
+    _check_retention(retention)
+    for attempt in range(handle.attempts_max):
+        survey = survey_chain(handle)
+        plan = _plan(handle, survey, sweep(handle, survey), retention=retention)
+        if plan.is_empty:
+            return plan
+        done = _enforce(handle, survey.seen, plan, retention=retention, by=by)
+        if done is not None:
+            return done
+        handle.back_off(attempt)
+    raise Conflict(f"the pointer kept changing for {handle.attempts_max} attempts; nothing was collected, try again")
+
+
+def _check_retention(retention: int) -> None:
+    if retention < 1:
+        raise BadInput(f"retention {retention} would leave nothing to roll back to; keep at least 1")
+
+
+def _fates(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
+    return {record.run_id: fate_of(handle, record, survey.moves) for record, _ in survey.runs}
+
+
+def sweep(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
+    """Declare abandoned runs swept, and correct the records of published ones. Returns what became of each run."""
+    fates = _fates(handle, survey)
+    for record, version in survey.runs:
+        wanted = {Fate.PUBLISHED: RunState.COMMITTED, Fate.ABANDONED: RunState.SWEPT}.get(fates[record.run_id])
+        if wanted is None or record.state is wanted:
+            continue
+        try:
+            swap_run(handle, replace(record, state=wanted, revision=record.revision + 1), expected=version)
+        except VersionConflict:
+            # Its writer is alive after all, or another collector was first. Leave it to the next look.
+            fates[record.run_id] = Fate.LIVE
+    return fates
+
+
+def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retention: int) -> CollectionPlan:
+    kept = kept_moves(handle, survey, retention)
+    needed = {artifact.path for manifest in load_kept(handle, kept).values() for artifact in manifest.artifacts}
+    leaving, last_id, unreadable = _leaving(handle, survey, {move.target_id for move in kept})
+    condemned = [
+        *_condemned_objects(survey, fates, needed, last_id, cautious=bool(unreadable)),
+        *_condemned_manifests(handle, survey, leaving),
+        *_condemned_runs(handle, survey, fates, leaving),
+    ]
+    return CollectionPlan(
+        snapshots=tuple(leaving),
+        kept=tuple(kept),
+        runs=tuple(
+            record.run_id
+            for record, _ in survey.runs
+            if fates[record.run_id] is Fate.ABANDONED and record.state is not RunState.SWEPT
+        ),
+        condemned=tuple(item for item in condemned if item.key not in survey.condemned),
+        unreadable=unreadable,
+    )
+
+
+def _leaving(handle: ChainHandle, survey: Survey, kept: set[int]) -> tuple[list[Move], dict[str, int], tuple[str, ...]]:
+    """Snapshots outside the window, the newest of them to name each artifact, and those that cannot be read."""
+    leaving: list[Move] = []
+    last_id: dict[str, int] = {}
+    unreadable: list[str] = []
+    for move in survey.published:
+        if move.target_id in kept:
+            continue
+        try:
+            manifest = load_move_target(handle, move)
+        except Damaged as error:
+            unreadable.append(str(error))
+            continue
+        if manifest.legacy:
+            unreadable.append(f"{move.manifest_path!r} is in a legacy format whose files are not known")
+            continue
+        leaving.append(move)
+        for artifact in manifest.artifacts:
+            last_id[artifact.path] = max(last_id.get(artifact.path, 0), move.target_id)
+    return leaving, last_id, tuple(unreadable)
+
+
+def _condemned_objects(
+    survey: Survey, fates: dict[str, Fate], needed: set[str], last_id: dict[str, int], *, cautious: bool
+) -> list[Condemned]:
+    """Objects that no kept manifest names and no live run claims. `cautious`: an unreadable manifest may name anything, so
+    take only what a readable one named or an abandoned run wrote."""
+    live = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.LIVE)
+    abandoned = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.ABANDONED)
+    return [
+        Condemned(key=info.key, what="artifact", byte_size=info.size, last_id=last_id.get(info.key))
+        for info in survey.objects
+        if info.key not in needed
+        and not live.covers(info.key)
+        and (not cautious or info.key in last_id or abandoned.covers(info.key))
+    ]
+
+
+def _condemned_manifests(handle: ChainHandle, survey: Survey, leaving: list[Move]) -> list[Condemned]:
+    """Manifests of the snapshots that leave, and orphans: manifests that no pointer ever named."""
+    named = {move.manifest_path: move for move in survey.moves}
+    out = {move.manifest_path for move in leaving}
+    return [
+        Condemned(
+            key=info.key,
+            what="manifest" if info.key in named else "orphan manifest",
+            byte_size=info.size,
+            last_id=named[info.key].target_id if info.key in named else None,
+        )
+        for info in survey.manifests
+        if info.key in out or info.key not in named
+    ]
+
+
+def _condemned_runs(
+    handle: ChainHandle, survey: Survey, fates: dict[str, Fate], leaving: list[Move]
+) -> list[Condemned]:
+    """Records of runs that can do nothing any more: swept ones, and those whose snapshot leaves or is gone."""
+    gone = {move.run_id for move in survey.moves if move.target_id in survey.seen.pointer.collected}
+    gone |= {move.run_id for move in leaving}
+    return [
+        Condemned(key=handle.layout.run_key(record.run_id), what="run", byte_size=0)
+        for record, _ in survey.runs
+        if fates[record.run_id] is Fate.ABANDONED or (fates[record.run_id] is Fate.PUBLISHED and record.run_id in gone)
+    ]
+
+
+def _enforce(
+    handle: ChainHandle, seen: SeenPointer, plan: CollectionPlan, *, retention: int, by: str
+) -> CollectionPlan | None:
+    """Record it, then make it count by one swap. None if the pointer was moved meanwhile."""
+    collection = handle.ulid(after=seen.pointer.commit_ulid)
+    now = handle.clock.now()
+    record = CollectionRecord(
+        collection=collection,
+        collected_at=now,
+        by=by,
+        retention=retention,
+        snapshots=tuple(move.target_id for move in plan.snapshots),
+        runs=plan.runs,
+        condemned=plan.condemned,
+    )
+    handle.records.put_new(handle.layout.collection_key(collection), record.encode())
+    highest = max((_manifest_id(handle, item.key) for item in plan.condemned), default=0)
+
+    def condemn(pointer: Pointer) -> Pointer:
+        return replace(
+            pointer,
+            collected=pointer.collected.add(record.snapshots),
+            collections=(*pointer.collections, PendingCollection(collection=collection, at=now)),
+            # An orphan's key must not be taken again: a purge may still be about to delete it.
+            high_water_id=max(pointer.high_water_id, highest),
+        )
+
+    why = f"collect: keep {retention}"
+    fenced = write_in_place(handle, seen, kind=MoveKind.COLLECT, by=by, why=why, change=condemn, commit_ulid=collection)
+    if fenced is None:
+        return None
+    rescued = give_back(handle, fenced, plan.snapshots)
+    return replace(
+        plan,
+        collection=collection,
+        snapshots=tuple(move for move in plan.snapshots if move.target_id not in rescued),
+    )
+
+
+def give_back(handle: ChainHandle, seen: SeenPointer, leaving: tuple[Move, ...]) -> set[int]:
+    """Un-collect snapshots that somebody tagged or pinned before the fence could tell them. Returns their ids."""
+    for attempt in range(handle.attempts_max):
+        protection = read_protection(handle)  # after the fence: whoever protects from now on sees it
+        rescued = {
+            move.target_id for move in leaving if move.target_id in seen.pointer.collected and protection.covers(move)
+        }
+        if not rescued:
+            return rescued
+        change = lambda pointer: replace(pointer, collected=pointer.collected.remove(rescued))  # noqa: E731
+        why = "tagged or pinned while it was collected"
+        if write_in_place(handle, seen, kind=MoveKind.RESTORE, by="collector", why=why, change=change) is not None:
+            return rescued
+        handle.back_off(attempt)
+        found = handle.read_pointer()
+        seen = seen if found is None else found
+    raise Conflict(f"the pointer kept changing for {handle.attempts_max} attempts; collect again before you purge")
+
+
+def _manifest_id(handle: ChainHandle, key: str) -> int:
+    parsed = handle.layout.parse_manifest_key(key)
+    return 0 if parsed is None or parsed.manifest_id is None else parsed.manifest_id
+
+
+class ClaimIndex:
+    """Many claims, asked about many keys: by the key's folders instead of claim by claim."""
+
+    __slots__ = ("_claims",)
+
+    def __init__(self, claims: Iterable[tuple[str, ...]]) -> None:
+        self._claims = {claim for many in claims for claim in many}
+
+    def covers(self, key: str) -> bool:
+        if not self._claims:
+            return False
+        position = len(key)
+        while position > 0:  # a key has few folders
+            if key[:position] in self._claims:
+                return True
+            position = key.rfind("/", 0, position)
+        return False

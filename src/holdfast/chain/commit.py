@@ -1,0 +1,411 @@
+"""The commit protocol: how a snapshot becomes visible. Read `publish` top-down.
+
+Invariants (each number returns in `verify.py`, in `holdfast.testing.invariants` and in a test):
+
+I1  A pointer is only ever replaced by compare-and-swap against the version that was read.
+I2  Pointer bytes never repeat: every write has the next `sequence`.
+I3  A manifest is created once and never changes; its bytes hash to what its successor and the pointer say.
+I4  Ids and commit ULIDs only grow; an id is never used for two contents, even after collection (`high_water_id`).
+I5  Epochs never go down, on pointers and on published manifests.
+I6  What a pointer names exists whole, with every artifact, until the pointer has left it, its retention and its tags have gone
+    and the grace period has passed.
+I7  A collected run can never be published; a published run can never be collected by a stale list.
+I8  What a writer reports (committed, superseded, unknown) is true.
+I9  Readers see some published snapshot, whole; the served one never goes backwards except by a rollback.
+I10 Nothing outside the collector deletes.
+
+Errors: `Fenced` (stale token, spent permit, swept run) means stop. `InvariantViolation` means nothing became visible and the input
+is wrong. `StoreError` means nothing became visible: the pointer swap was never sent. Whether a swap that *was* sent took
+effect is never an exception but an `Outcome`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.manifest import Artifact, Manifest, ManifestDraft
+from holdfast.chain.moves import find_move, shorten
+from holdfast.chain.pointer import Move, MoveKind, Pointer
+from holdfast.chain.runs import Run
+from holdfast.codec import content_hash
+from holdfast.errors import (
+    AlreadyExists,
+    Conflict,
+    InvariantViolation,
+    ObjectNotFound,
+    PermitRefused,
+    StaleFencingToken,
+    StoreError,
+    StoreUnavailable,
+    VersionConflict,
+)
+from holdfast.fencing.permit import PublishPermit
+
+__all__ = [
+    "Committed",
+    "Landed",
+    "Lost",
+    "Outcome",
+    "Superseded",
+    "Undecided",
+    "Unknown",
+    "classify",
+    "move_pointer",
+    "publish",
+    "require_artifacts",
+    "succession_problems",
+]
+
+
+# -- what a writer is told -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The snapshot is visible, or was: others may have moved on since."""
+
+    commit_ulid: str
+    manifest: Manifest
+    manifest_path: str
+    manifest_hash: str
+    ref: str
+    seen: SeenPointer
+    repair_pending: tuple[str, ...] = ()
+    """Bookkeeping that failed after the snapshot became visible; `reconcile` repairs it (S20)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """Somebody else moved the pointer first; this snapshot never was and never will be visible."""
+
+    commit_ulid: str
+    winner: Move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """The store did not say, and still does not. Ask `status(commit_ulid)` when it answers again."""
+
+    commit_ulid: str
+    reason: str
+
+
+Outcome = Committed | Superseded | Unknown
+
+
+# -- the one way to write a pointer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The pointer write took effect."""
+
+    seen: SeenPointer
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another write took its place; it can never take effect."""
+
+    seen: SeenPointer
+    winner: Move
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Sent, but the store neither confirms nor denies it."""
+
+    reason: str
+
+
+class _Verdict(Enum):
+    LANDED = auto()
+    LOST = auto()
+    OPEN = auto()
+
+
+def classify(now: Pointer | None, planned: Move, at_sequence: Move | None) -> _Verdict:
+    """What a read-back says about a pointer write whose answer cannot be trusted (S17).
+
+    `at_sequence` is the move that the log has at the planned sequence. Our ULID there: it landed. Another: it lost, and since its
+    precondition names a version that is gone, it stays lost. Nothing yet: a delayed request may still take effect.
+    """
+    if now is None or at_sequence is None:
+        return _Verdict.OPEN
+    return _Verdict.LANDED if at_sequence.commit_ulid == planned.commit_ulid else _Verdict.LOST
+
+
+def move_pointer(handle: ChainHandle, seen: SeenPointer | None, pointer: Pointer) -> Landed | Lost | Undecided:
+    """Swap the pointer from `seen` to `pointer`, or create it where there was none. There is no other way in (I1, S13)."""
+    planned = pointer.last_move
+    pointer = shorten(handle, pointer)
+    data = pointer.encode(handle.layout.id_field)
+    key = handle.layout.pointer_key
+    reason = ""
+    for attempt in range(handle.attempts_max):
+        try:
+            if seen is None:
+                version = handle.records.put_new(key, data)
+            else:
+                version = handle.records.swap(key, data, expected=seen.version)
+            return Landed(SeenPointer(pointer=pointer, version=version))
+        except (AlreadyExists, VersionConflict, StoreUnavailable) as error:
+            reason = str(error)  # even a conflict may be the echo of our own write: read back before believing it
+        try:
+            now = handle.read_pointer()
+            at_sequence = None if now is None else find_move(handle, now.pointer, planned.sequence)
+        except StoreUnavailable as error:
+            reason = str(error)
+            handle.back_off(attempt)
+            continue
+        match classify(None if now is None else now.pointer, planned, at_sequence):
+            case _Verdict.LANDED if now is not None:
+                return Landed(now)
+            case _Verdict.LOST if now is not None and at_sequence is not None:
+                return Lost(now, at_sequence)
+            case _:
+                handle.back_off(attempt)  # the same bytes against the same version: sending it again cannot do it twice
+    return Undecided(reason)
+
+
+# -- publish ---------------------------------------------------------------------------------------------------------
+
+
+def publish(
+    handle: ChainHandle,
+    draft: ManifestDraft,
+    *,
+    run: Run,
+    permit: PublishPermit,
+    seen: SeenPointer | None,
+    by: str,
+    why: str = "",
+    base: Manifest | None = None,
+    rebase: bool = False,
+    finish: Callable[[Manifest, bytes], tuple[str, ...]] | None = None,
+) -> Outcome:
+    """Make `draft` the visible snapshot, or say truthfully why not.
+
+    `seen` is the pointer as it was read when the permit was issued. `base` is the manifest whose artifacts the draft shares.
+    `rebase` publishes on top of whoever was first instead of giving up: right only for a draft that does not depend on what was
+    visible (it has no base). `finish` mirrors the manifest where the chain has a legacy path, and says what is left to repair.
+    """
+    token = permit.use(chain=handle.identity).sequence
+    if (None if seen is None else seen.version) != permit.expected_pointer_version:
+        raise PermitRefused(
+            "this permit was issued for another version of the pointer; read it again and ask for a new one"
+        )
+    _require_owned(run, draft, base, seen)
+    require_artifacts(handle, draft.artifacts)
+    for attempt in range(handle.attempts_max):
+        _require_fresh(seen, token)
+        run.require_writing()  # after the pointer was read: see runs.py
+        manifest, path, data = _write_manifest(handle, draft, seen=seen, run_id=run.run_id, token=token)
+        move = _publish_move(handle, manifest, path, data, seen=seen, by=by, why=why)
+        match move_pointer(handle, seen, _next_pointer(seen, move, draft)):
+            case Landed(now):
+                repairs = _bookkeep(run) + (() if finish is None else finish(manifest, data))
+                return Committed(
+                    commit_ulid=manifest.commit_ulid,
+                    manifest=manifest,
+                    manifest_path=path,
+                    manifest_hash=move.manifest_hash,
+                    ref=handle.layout.ref_of(path),
+                    seen=now,
+                    repair_pending=repairs,
+                )
+            case Undecided(reason):
+                return Unknown(commit_ulid=manifest.commit_ulid, reason=reason)
+            case Lost(now, winner):
+                _require_fresh(now, token)
+                moved_on = not same_target(seen, now)
+                if (moved_on and not (rebase and base is None)) or attempt + 1 == handle.attempts_max:
+                    return Superseded(commit_ulid=manifest.commit_ulid, winner=winner)
+                seen = now  # it was only touched, or we may go on top: build the next manifest on what is there now
+                handle.back_off(attempt)
+    raise InvariantViolation("attempts_max must be at least 1")
+
+
+def require_artifacts(handle: ChainHandle, artifacts: Sequence[Artifact]) -> None:
+    """Every artifact exists with its size, asked by metadata and never by listing (S16), or InvariantViolation."""
+    problems = []
+    for artifact, info in zip(
+        artifacts, handle.store.head_many([artifact.path for artifact in artifacts]), strict=True
+    ):
+        if info is None:
+            problems.append(f"{artifact.path!r} is missing")
+        elif info.size != artifact.byte_size:
+            problems.append(f"{artifact.path!r} has {info.size} bytes instead of {artifact.byte_size}")
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise InvariantViolation(f"artifact {problems[0]}{more}; nothing was published")
+
+
+def succession_problems(previous: Pointer | None, manifest: Manifest) -> list[str]:
+    """Why `manifest` may not follow what `previous` names (S14). Checked before the swap and again by `verify`."""
+    if previous is None:
+        return [] if manifest.parent_hash is None else ["the first manifest of a chain has no parent"]
+    found = []
+    if manifest.manifest_id <= previous.high_water_id:
+        found.append(f"id {manifest.manifest_id} is not above {previous.high_water_id}, the highest ever published")
+    if manifest.commit_ulid <= previous.commit_ulid:
+        found.append(f"commit_ulid {manifest.commit_ulid} is not above {previous.commit_ulid}")
+    if min(manifest.epoch, manifest.fencing_token) < previous.epoch:
+        found.append(f"epoch {min(manifest.epoch, manifest.fencing_token)} is below {previous.epoch}")
+    if manifest.parent_hash != previous.manifest_hash or manifest.previous_manifest_path != previous.manifest_path:
+        found.append(f"its parent is not {previous.manifest_path!r}, which is visible")
+    for name, value in previous.counters.items():
+        if manifest.counters.get(name, value) < value:
+            found.append(f"counter {name!r} would fall from {value} to {manifest.counters[name]}")
+    return found
+
+
+def same_target(before: SeenPointer | None, now: SeenPointer) -> bool:
+    """Whether the pointer was only touched in between: the same snapshot is visible, and nothing was published."""
+    return (
+        before is not None
+        and before.pointer.manifest_path == now.pointer.manifest_path
+        and before.pointer.high_water_id == now.pointer.high_water_id
+        and before.pointer.publishing == now.pointer.publishing
+    )
+
+
+def _require_fresh(seen: SeenPointer | None, token: int) -> None:
+    """Compare-and-swap alone does not stop a stale holder that has just read the pointer (S15)."""
+    if seen is not None and seen.pointer.epoch > token:
+        raise StaleFencingToken(previous=seen.pointer.epoch, attempted=token)
+
+
+def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: SeenPointer | None) -> None:
+    """A draft may name what its run wrote and what its base has; anything else could be collected under its feet."""
+    if base is not None and base.manifest_id not in run.record.pins:
+        if seen is None or base.manifest_id != seen.pointer.manifest_id:
+            raise InvariantViolation(
+                f"base snapshot {base.manifest_id} is neither visible nor pinned by run {run.run_id!r}; "
+                "name it when the run begins (`begin_run(base=...)`)"
+            )
+    shared = frozenset() if base is None else frozenset(artifact.path for artifact in base.artifacts)
+    for artifact in draft.artifacts:
+        if artifact.path not in shared and not run.record.covers(artifact.path):
+            raise InvariantViolation(
+                f"artifact {artifact.path!r} belongs neither to run {run.run_id!r} nor to its base snapshot; "
+                "claim it before writing it (`run.claim`)"
+            )
+
+
+def _write_manifest(
+    handle: ChainHandle, draft: ManifestDraft, *, seen: SeenPointer | None, run_id: str, token: int
+) -> tuple[Manifest, str, bytes]:
+    """Build the next manifest and create it under a key that was never used: orphans of crashed attempts are stepped over (S21)."""
+    previous = None if seen is None else seen.pointer
+    manifest_id = handle.layout.first_id if previous is None else previous.high_water_id + 1
+    ulid = handle.ulid(after=None if previous is None else previous.commit_ulid)
+    published_at = _after(handle.clock.now(), previous)
+    for attempt in range(handle.attempts_max):
+        manifest = Manifest(
+            manifest_id=manifest_id,
+            epoch=token,
+            fencing_token=token,
+            commit_ulid=ulid,
+            pointer_sequence=0 if previous is None else previous.sequence + 1,
+            parent_hash=None if previous is None else previous.manifest_hash,
+            previous_manifest_path=None if previous is None else previous.manifest_path,
+            published_at=published_at,
+            run_id=run_id,
+            artifacts=draft.artifacts,
+            inputs=draft.inputs,
+            counters=draft.counters,
+            tags=draft.tags,
+            payload=draft.payload,
+        )
+        for problem in succession_problems(previous, manifest):
+            raise InvariantViolation(f"{problem}; nothing was published")
+        path = handle.layout.manifest_key(manifest_id, published_at=published_at, run_id=run_id)
+        data = manifest.encode(handle.layout.names)
+        try:
+            handle.records.put_new(path, data)
+            return manifest, path, data
+        except StoreUnavailable:
+            if attempt + 1 == handle.attempts_max:
+                raise
+            handle.back_off(attempt)  # if it landed after all, the next try finds our own bytes
+        except AlreadyExists:
+            if _is_ours(handle, path, data):
+                return manifest, path, data
+            manifest_id = max(manifest_id, _highest_id(handle, above=manifest_id)) + 1
+            published_at += timedelta(microseconds=1)
+    raise Conflict(f"no free manifest id was found in {handle.attempts_max} attempts above {manifest_id}")
+
+
+def _is_ours(handle: ChainHandle, path: str, data: bytes) -> bool:
+    try:
+        return handle.records.get(path).data == data
+    except (ObjectNotFound, StoreUnavailable):
+        return False  # cannot tell: take the next id, and leave this one to the collector
+
+
+def _highest_id(handle: ChainHandle, *, above: int) -> int:
+    """The highest id that any manifest has, published or not. Listing is the exception here: only after meeting an orphan."""
+    highest = above
+    for page in handle.records.list(handle.layout.manifest_prefix, after=handle.layout.manifest_id_key(above)):
+        for info in page:
+            parsed = handle.layout.parse_manifest_key(info.key)
+            if parsed is not None and parsed.manifest_id is not None:
+                highest = max(highest, parsed.manifest_id)
+    return highest
+
+
+def _after(now: datetime, previous: Pointer | None) -> datetime:
+    """Publishing times grow even when the clock goes back, so that key order stays time order (S4)."""
+    return now if previous is None else max(now, previous.updated_at + timedelta(microseconds=1))
+
+
+def _publish_move(
+    handle: ChainHandle, manifest: Manifest, path: str, data: bytes, *, seen: SeenPointer | None, by: str, why: str
+) -> Move:
+    return Move(
+        sequence=manifest.pointer_sequence,
+        kind=MoveKind.PUBLISH,
+        commit_ulid=manifest.commit_ulid,
+        source_id=None if seen is None else seen.pointer.manifest_id,
+        target_id=manifest.manifest_id,
+        manifest_path=path,
+        manifest_hash=content_hash(data),
+        run_id=manifest.run_id,
+        epoch=manifest.epoch,
+        at=manifest.published_at,
+        by=by,
+        why=why,
+        tags=manifest.tags,
+    )
+
+
+def _next_pointer(seen: SeenPointer | None, move: Move, draft: ManifestDraft) -> Pointer:
+    if seen is not None:
+        moved = seen.pointer.moved(move)
+        return replace(moved, counters={**seen.pointer.counters, **draft.counters})
+    return Pointer(
+        manifest_id=move.target_id,
+        manifest_path=move.manifest_path,
+        manifest_hash=move.manifest_hash,
+        epoch=move.epoch,
+        sequence=move.sequence,
+        high_water_id=move.target_id,
+        commit_ulid=move.commit_ulid,
+        updated_at=move.at,
+        moves=(move,),
+        counters=dict(draft.counters),
+    )
+
+
+def _bookkeep(run: Run) -> tuple[str, ...]:
+    """Close the run record. The snapshot is visible whatever happens here."""
+    try:
+        run.mark_committed()
+    except (StoreError, Conflict):
+        return ("run record",)
+    return ()

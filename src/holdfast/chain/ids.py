@@ -1,0 +1,61 @@
+"""Ids that only grow: manifest ids and commit ULIDs."""
+
+from __future__ import annotations
+
+from holdfast.clock import Clock, Randomness
+
+__all__ = ["MANIFEST_ID_DIGITS", "format_manifest_id", "is_ulid", "next_ulid", "parse_manifest_id"]
+
+MANIFEST_ID_DIGITS = 20
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: text order is numeric order
+_VALUES = {character: value for value, character in enumerate(_ALPHABET)}
+_ULID_LENGTH = 26
+_RANDOM_BITS = 80
+_ULID_MAX = (1 << 128) - 1
+
+
+def format_manifest_id(number: int) -> str:
+    """20 digits, zero-padded, so that text order is numeric order (S1)."""
+    if number < 0 or number >= 10**MANIFEST_ID_DIGITS:
+        raise ValueError(f"manifest id out of range: {number}")
+    return f"{number:0{MANIFEST_ID_DIGITS}d}"
+
+
+def parse_manifest_id(text: str) -> int:
+    """The inverse of `format_manifest_id`; any other spelling is a ValueError."""
+    if len(text) != MANIFEST_ID_DIGITS or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"not a manifest id: {text!r} (expected {MANIFEST_ID_DIGITS} digits)")
+    return int(text)
+
+
+def is_ulid(text: str) -> bool:
+    """Whether `text` is a ULID in its one canonical spelling."""
+    return len(text) == _ULID_LENGTH and text[0] <= "7" and all(character in _VALUES for character in text)
+
+
+def next_ulid(clock: Clock, randomness: Randomness, *, after: str | None) -> str:
+    """A new ULID that is greater than `after` even when the clock has gone backwards (S18)."""
+    fresh = (int(clock.now().timestamp() * 1000) << _RANDOM_BITS) | randomness.bits(_RANDOM_BITS)
+    if after is not None:
+        fresh = max(fresh, _decode(after) + 1)
+    return _encode(fresh)
+
+
+def _encode(number: int) -> str:
+    if not 0 <= number <= _ULID_MAX:
+        raise ValueError(f"ULID out of range: {number}")
+    characters = []
+    for _ in range(_ULID_LENGTH):
+        number, digit = divmod(number, 32)
+        characters.append(_ALPHABET[digit])
+    return "".join(reversed(characters))
+
+
+def _decode(text: str) -> int:
+    if not is_ulid(text):
+        raise ValueError(f"not a ULID: {text!r}")
+    number = 0
+    for character in text:
+        number = number * 32 + _VALUES[character]
+    return number

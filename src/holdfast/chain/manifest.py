@@ -1,0 +1,224 @@
+"""A manifest: one immutable JSON object that describes one snapshot completely (S7).
+
+The kernel is payload-blind: fields that are not its own are the payload of the model (KV, graph, catalog domain) that owns the
+chain, and are kept as they are. Artifact lists may go by a model's own names (`node_segments`, `file_path`): the layout says
+which, so that one protocol serves four spellings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from holdfast.codec import Fields, Json, encode_record, format_stamp
+from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id
+from holdfast.clock import format_time
+from holdfast.errors import BadInput, CorruptRecord
+from holdfast.storage.keys import check_key
+
+__all__ = ["Artifact", "ArtifactNames", "InputPin", "Manifest", "ManifestDraft"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactNames:
+    """How a layout spells the artifact lists of its manifests."""
+
+    lists: Mapping[str, str] = field(default_factory=lambda: {"artifact": "artifacts"})
+    """Artifact kind → name of the manifest's list. The first kind is what a list without kinds holds."""
+    path: str = "path"
+    row_count: str = "row_count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One immutable file of a snapshot: where it is, how large, how many rows, and what its bytes hash to."""
+
+    path: str
+    byte_size: int
+    row_count: int
+    checksum: str
+    kind: str = "artifact"
+    detail: Mapping[str, object] = field(default_factory=dict)
+    """The model's own fields (min/max key, zone map, writer attempt, …), kept as they are."""
+
+    def __post_init__(self) -> None:
+        check_key(self.path)
+        if self.byte_size < 0 or self.row_count < 0:
+            raise BadInput(f"artifact {self.path!r}: negative size or row count")
+        if ":" not in self.checksum:
+            raise BadInput(f"artifact {self.path!r}: checksum {self.checksum!r} should be ALGORITHM:HEX")
+
+    def to_json(self, names: ArtifactNames) -> Json:
+        return {
+            names.path: self.path,
+            "byte_size": self.byte_size,
+            names.row_count: self.row_count,
+            "checksum": self.checksum,
+            **self.detail,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Fields, *, names: ArtifactNames, kind: str) -> Artifact:
+        path = fields.text(names.path)
+        try:
+            return cls(
+                path=path,
+                byte_size=fields.number("byte_size"),
+                row_count=fields.number(names.row_count),
+                checksum=fields.text("checksum"),
+                kind=kind,
+                detail=fields.rest(),
+            )
+        except BadInput as error:
+            raise CorruptRecord(fields.key, str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPin:
+    """The exact snapshot of another chain that this one was built from: lineage inside the commit (C28)."""
+
+    chain: str
+    manifest_id: int
+    manifest_hash: str
+    ref: str
+
+    def to_json(self) -> Json:
+        return {
+            "chain": self.chain,
+            "manifest_id": format_manifest_id(self.manifest_id),
+            "manifest_hash": self.manifest_hash,
+            "ref": self.ref,
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> InputPin:
+        return cls(
+            chain=fields.text("chain"),
+            manifest_id=_manifest_id(fields),
+            manifest_hash=fields.text("manifest_hash"),
+            ref=fields.text("ref"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestDraft:
+    """What a writer wants to publish; the kernel adds what makes it a manifest."""
+
+    artifacts: tuple[Artifact, ...] = ()
+    inputs: tuple[InputPin, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Numbers that must not regress from one snapshot to the next (S14)."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    payload: Mapping[str, object] = field(default_factory=dict)
+    """The model's own top-level fields."""
+
+    def __post_init__(self) -> None:
+        counts = Counter(artifact.path for artifact in self.artifacts)
+        doubled = sorted(path for path, count in counts.items() if count > 1)
+        if doubled:
+            raise BadInput(f"artifact named twice in one manifest: {doubled[0]!r}")
+        taken = sorted(_OWN_FIELDS & set(self.payload))
+        if taken:
+            raise BadInput(f"payload may not use the manifest's own field {taken[0]!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One snapshot, completely. Made once by the commit, never changed."""
+
+    manifest_id: int
+    epoch: int
+    fencing_token: int
+    commit_ulid: str
+    pointer_sequence: int
+    """The pointer's sequence at which this manifest becomes visible, if it ever does: finds its move in the log."""
+    parent_hash: str | None
+    previous_manifest_path: str | None
+    published_at: datetime
+    run_id: str
+    artifacts: tuple[Artifact, ...] = ()
+    inputs: tuple[InputPin, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags given at birth. Later ones live beside the manifest (S36)."""
+    payload: Mapping[str, object] = field(default_factory=dict)
+    legacy: bool = False
+    """Written by an older release without ids or fencing; read leniently."""
+
+    def __post_init__(self) -> None:
+        if not self.legacy and not is_ulid(self.commit_ulid):
+            raise BadInput(f"commit_ulid {self.commit_ulid!r} is not a ULID")
+        if (self.parent_hash is None) != (self.previous_manifest_path is None):
+            raise BadInput("a manifest has both a parent hash and a previous path, or neither")
+
+    @property
+    def row_count(self) -> int:
+        return sum(artifact.row_count for artifact in self.artifacts)
+
+    @property
+    def byte_size(self) -> int:
+        return sum(artifact.byte_size for artifact in self.artifacts)
+
+    def encode(self, names: ArtifactNames) -> bytes:
+        record: Json = {
+            "format": format_stamp("manifest"),
+            "manifest_id": format_manifest_id(self.manifest_id),
+            "epoch": self.epoch,
+            "fencing_token": self.fencing_token,
+            "commit_ulid": self.commit_ulid,
+            "pointer_sequence": self.pointer_sequence,
+        }
+        if self.parent_hash is not None:
+            record["parent_hash"] = self.parent_hash
+            record["previous_manifest_path"] = self.previous_manifest_path
+        record |= {
+            "published_at": format_time(self.published_at),
+            "run_id": self.run_id,
+            "tags": dict(self.tags),
+            "counters": dict(self.counters),
+            "inputs": [pin.to_json() for pin in self.inputs],
+        }
+        for kind, list_name in names.lists.items():
+            record[list_name] = [artifact.to_json(names) for artifact in self.artifacts if artifact.kind == kind]
+        return encode_record(record | dict(self.payload))
+
+    @classmethod
+    def decode(cls, data: bytes, *, key: str, names: ArtifactNames) -> Manifest:
+        """Parse and check one manifest; `CorruptRecord` says what is wrong with it."""
+        fields = Fields.decode(data, key=key, kind="manifest")
+        artifacts: list[Artifact] = []
+        for kind, list_name in names.lists.items():
+            artifacts += fields.records(list_name, partial(Artifact.from_fields, names=names, kind=kind))
+        try:
+            return cls(
+                manifest_id=_manifest_id(fields),
+                epoch=fields.number("epoch"),
+                fencing_token=fields.number("fencing_token"),
+                commit_ulid=fields.text("commit_ulid"),
+                pointer_sequence=fields.number("pointer_sequence"),
+                parent_hash=fields.optional_text("parent_hash"),
+                previous_manifest_path=fields.optional_text("previous_manifest_path"),
+                published_at=fields.time("published_at"),
+                run_id=fields.text("run_id"),
+                artifacts=tuple(artifacts),
+                inputs=fields.records("inputs", InputPin.from_fields),
+                counters=fields.number_mapping("counters"),
+                tags=fields.text_mapping("tags"),
+                payload=fields.rest(),
+            )
+        except BadInput as error:
+            raise CorruptRecord(key, str(error)) from None
+
+
+_OWN_FIELDS = frozenset({"format", *Manifest.__dataclass_fields__} - {"artifacts", "payload", "legacy"})
+
+
+def _manifest_id(fields: Fields) -> int:
+    text = fields.text("manifest_id")
+    try:
+        return parse_manifest_id(text)
+    except ValueError as error:
+        raise CorruptRecord(fields.key, str(error)) from None

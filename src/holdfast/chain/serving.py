@@ -1,0 +1,275 @@
+"""How a reader finds what to serve, without doing any input or output itself (S26, S28, S29).
+
+Each function is a generator that yields the requests it wants made and is sent the answers; `drive` makes them one after the other,
+`drive_async` awaits them. So the sync and the async reader share every decision and differ in nothing but the waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.chain.layout import Layout
+from holdfast.chain.legacy import decode_any_manifest
+from holdfast.chain.manifest import Manifest
+from holdfast.chain.moves import MOVES_PER_SEGMENT, MoveSegment
+from holdfast.chain.pointer import MAKES_VISIBLE, Move, Pointer
+from holdfast.chain.runs import RunRecord, RunState
+from holdfast.codec import content_hash
+from holdfast.errors import CorruptRecord, Damaged, HoldfastError, NotAChain, ObjectNotFound, ReaderStateError
+from holdfast.storage.objects import StoredObject, Version
+
+__all__ = ["Found", "ListKeys", "Read", "cold_start", "drive", "drive_async", "refreshed"]
+
+_log = logging.getLogger("holdfast.reader")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read one record; with `known`, only if it has changed."""
+
+    key: str
+    known: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListKeys:
+    """List the keys below a folder. Fallback only: no other read path lists (S31)."""
+
+    prefix: str
+
+
+Request = Read | ListKeys
+Answer = StoredObject | list[str] | None
+_R = TypeVar("_R")
+Steps = Generator[Request, Answer, _R]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a reader is to serve, and how it came to that."""
+
+    manifest: Manifest
+    manifest_path: str
+    manifest_hash: str
+    pointer: Pointer | None
+    pointer_version: Version | None
+    """Of the pointer, or of the legacy manifest where there is no pointer."""
+    skipped: tuple[str, ...] = ()
+    """Why newer snapshots were passed over; empty unless the reader fell back."""
+
+
+def drive(steps: Steps[_R], answer: Callable[[Request], Answer]) -> _R:
+    """Run the steps to their end, making one request after the other."""
+    try:
+        request = next(steps)
+        while True:  # ends with the generator, whose loops are bounded
+            try:
+                given = answer(request)
+            except HoldfastError as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(given)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+async def drive_async(steps: Steps[_R], answer: Callable[[Request], Awaitable[Answer]]) -> _R:
+    """The same, awaiting each answer."""
+    try:
+        request = next(steps)
+        while True:  # ends with the generator, whose loops are bounded
+            try:
+                given = await answer(request)
+            except HoldfastError as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(given)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _read(key: str) -> Steps[StoredObject]:
+    answer = yield Read(key)
+    assert isinstance(answer, StoredObject)
+    return answer
+
+
+def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
+    """Pointer, then manifest: two requests. Falls back where what they hold is damaged, never because a store did not answer."""
+    try:
+        stored = yield from _read(layout.pointer_key)
+    except ObjectNotFound:
+        return (yield from _legacy(layout, pointer=None))
+    try:
+        pointer = _parse(layout, stored)
+    except CorruptRecord as error:
+        return (yield from _without_pointer(layout, error, fallback_attempts_max))
+    if pointer.publishing == "legacy":
+        return (yield from _legacy(layout, pointer=pointer))
+    try:
+        return (yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version))
+    except CorruptRecord as error:
+        return (yield from _fall_back(layout, pointer, stored.version, error, fallback_attempts_max))
+
+
+def refreshed(layout: Layout, served: Found) -> Steps[Found | None]:
+    """What to serve next, or None if nothing changed. One conditional read when the pointer is the same (S29)."""
+    if served.pointer_version is None:
+        return (yield from cold_start(layout, fallback_attempts_max=0))
+    if served.pointer is None:
+        return (yield from _legacy_refreshed(layout, served))
+    try:
+        stored = yield Read(layout.pointer_key, served.pointer_version)
+    except ObjectNotFound:
+        raise CorruptRecord(layout.pointer_key, "the pointer has disappeared") from None
+    if stored is None:
+        return None if served.pointer.publishing != "legacy" else (yield from _legacy_refreshed(layout, served))
+    assert isinstance(stored, StoredObject)
+    pointer = _parse(layout, stored)
+    if pointer.sequence < served.pointer.sequence:
+        return None  # an older pointer than we have seen: a stale answer. What is served never goes backwards by itself (I9)
+    if pointer.publishing == "legacy":
+        return (yield from _legacy(layout, pointer=pointer))
+    if pointer.manifest_hash == served.manifest_hash and pointer.manifest_path == served.manifest_path:
+        return Found(
+            manifest=served.manifest,
+            manifest_path=served.manifest_path,
+            manifest_hash=served.manifest_hash,
+            pointer=pointer,
+            pointer_version=stored.version,
+        )
+    return (yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version))
+
+
+def _legacy_refreshed(layout: Layout, served: Found) -> Steps[Found | None]:
+    """Where the legacy path is served: look there, and whether a pointer has taken over."""
+    found = yield from cold_start(layout, fallback_attempts_max=0)
+    return None if found.pointer_version == served.pointer_version else found
+
+
+def _parse(layout: Layout, stored: StoredObject) -> Pointer:
+    return Pointer.decode(stored.data, key=layout.pointer_key, id_field=layout.id_field)
+
+
+def _load(
+    layout: Layout, path: str, expected_hash: str | None, pointer: Pointer | None, version: Version | None
+) -> Steps[Found]:
+    try:
+        stored = yield from _read(path)
+    except ObjectNotFound:
+        raise CorruptRecord(path, "the manifest is missing") from None
+    found_hash = content_hash(stored.data)
+    if expected_hash is not None and found_hash != expected_hash:
+        raise CorruptRecord(path, f"its bytes hash to {found_hash}, not to {expected_hash}")
+    manifest = decode_any_manifest(stored.data, key=path, names=layout.names)
+    return Found(
+        manifest=manifest, manifest_path=path, manifest_hash=found_hash, pointer=pointer, pointer_version=version
+    )
+
+
+def _legacy(layout: Layout, *, pointer: Pointer | None) -> Steps[Found]:
+    if layout.mirror_key is None:
+        raise NotAChain(f"no {layout.name} chain here: {layout.pointer_key!r} does not exist")
+    try:
+        stored = yield from _read(layout.mirror_key)
+    except ObjectNotFound:
+        raise NotAChain(
+            f"no {layout.name} chain here: neither {layout.pointer_key!r} nor {layout.mirror_key!r} exists"
+        ) from None
+    manifest = decode_any_manifest(stored.data, key=layout.mirror_key, names=layout.names)
+    return Found(
+        manifest=manifest,
+        manifest_path=layout.mirror_key,
+        manifest_hash=content_hash(stored.data),
+        pointer=pointer,
+        pointer_version=stored.version,
+    )
+
+
+def _fall_back(
+    layout: Layout, pointer: Pointer, version: Version, first: CorruptRecord, attempts_max: int
+) -> Steps[Found]:
+    """Earlier snapshots of the history, newest first. A snapshot above the pointer was rolled back, and stays so."""
+    skipped = [str(first)]
+    tried = 0
+    moves = _moves_newest_first(layout, pointer)
+    while tried < attempts_max:
+        try:
+            move = yield from moves()
+        except CorruptRecord as error:
+            skipped.append(str(error))
+            break
+        if move is None:
+            break
+        if (
+            move.kind not in MAKES_VISIBLE
+            or move.target_id >= pointer.manifest_id
+            or move.target_id in pointer.collected
+        ):
+            continue
+        tried += 1
+        try:
+            found = yield from _load(layout, move.manifest_path, move.manifest_hash, pointer, version)
+        except CorruptRecord as error:
+            skipped.append(str(error))
+            continue
+        return _fell_back(found, skipped)
+    raise ReaderStateError(f"no readable snapshot after {tried} fallbacks; skipped: {'; '.join(skipped)}")
+
+
+def _moves_newest_first(layout: Layout, pointer: Pointer) -> Callable[[], Steps[Move | None]]:
+    """Like `moves.moves_newest_first`, in steps: each call is one move, None after the oldest."""
+    waiting = list(pointer.moves)
+    segment = pointer.moves[0].sequence // MOVES_PER_SEGMENT - 1
+
+    def following() -> Steps[Move | None]:
+        nonlocal segment, waiting
+        if not waiting and segment >= 0:
+            key = layout.moves_key(segment)
+            try:
+                stored = yield from _read(key)
+            except ObjectNotFound:
+                raise CorruptRecord(key, "a segment of the move log is missing") from None
+            waiting = list(MoveSegment.decode(stored.data, key=key, segment=segment).moves)
+            segment -= 1
+        return waiting.pop() if waiting else None
+
+    return following
+
+
+def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int) -> Steps[Found]:
+    """The pointer itself is damaged: take the newest manifest whose run record says that it was committed."""
+    skipped = [str(first)]
+    keys = (yield ListKeys(layout.manifest_prefix)) if attempts_max > 0 else []
+    assert isinstance(keys, list)
+    tried = 0
+    for key in sorted((key for key in keys if layout.parse_manifest_key(key) is not None), reverse=True):
+        if tried == attempts_max:
+            break
+        try:
+            found = yield from _load(layout, key, None, None, None)
+            stored = yield from _read(layout.run_key(found.manifest.run_id))
+            record = RunRecord.decode(stored.data, key=stored.key)
+        except (Damaged, ObjectNotFound) as error:
+            skipped.append(str(error))
+            tried += 1
+            continue
+        if record.state is not RunState.COMMITTED:
+            continue  # an orphan, as far as anybody can tell: never to be served (S11)
+        return _fell_back(found, skipped)
+    raise ReaderStateError(f"no readable snapshot after {tried} fallbacks; skipped: {'; '.join(skipped)}")
+
+
+def _fell_back(found: Found, skipped: list[str]) -> Found:
+    _log.warning("fell back to snapshot %s; skipped: %s", found.manifest.manifest_id, "; ".join(skipped))
+    return Found(
+        manifest=found.manifest,
+        manifest_path=found.manifest_path,
+        manifest_hash=found.manifest_hash,
+        pointer=found.pointer,
+        pointer_version=found.pointer_version,
+        skipped=tuple(skipped),
+    )

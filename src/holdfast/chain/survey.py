@@ -1,0 +1,148 @@
+"""What the collector sees: every object of a chain, every run, and what must be kept (S40, S41).
+
+The order of the reads is the argument. Objects are listed before runs: a run that registers after the runs were read writes its
+first byte after the objects were listed, so nothing of it is in the list. The pointer is read before both, and the collection
+counts only if the pointer is still at that version: so nothing was published, moved or restored in between either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from holdfast.chain.collection import read_collection
+from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.history import load_move_target, require_pointer
+from holdfast.chain.manifest import Manifest
+from holdfast.chain.moves import moves_newest_first
+from holdfast.chain.pointer import MAKES_VISIBLE, Move
+from holdfast.chain.runs import RunRecord, RunState, list_runs
+from holdfast.chain.tags import TagBook, read_tags, tags_of
+from holdfast.errors import Conflict, Damaged, InvariantViolation
+from holdfast.storage.objects import ObjectInfo, Version
+
+__all__ = ["Fate", "Protection", "Survey", "fate_of", "kept_moves", "load_kept", "read_protection", "survey_chain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One look at a chain."""
+
+    seen: SeenPointer
+    moves: tuple[Move, ...]
+    """All moves that made a snapshot visible, newest first, collected ones included."""
+    objects: tuple[ObjectInfo, ...]
+    manifests: tuple[ObjectInfo, ...]
+    runs: tuple[tuple[RunRecord, Version], ...]
+    tags: TagBook
+    condemned: frozenset[str]
+    """Keys that an earlier collection has condemned and that can still be restored."""
+
+    @property
+    def published(self) -> list[Move]:
+        """The history: visible at some time, not collected, newest first."""
+        return [move for move in self.moves if move.target_id not in self.seen.pointer.collected]
+
+
+def survey_chain(handle: ChainHandle) -> Survey:
+    """Look at everything, in the order that the module's head explains."""
+    seen = require_pointer(handle)
+    if seen.pointer.publishing == "legacy":
+        raise Conflict(
+            "this chain is switched to legacy-only writes: what is in use cannot be known, so nothing is collected"
+        )
+    objects = tuple(
+        info for prefix in handle.layout.artifact_prefixes for page in handle.store.list(prefix) for info in page
+    )
+    manifests = tuple(
+        info
+        for page in handle.records.list(handle.layout.manifest_prefix)
+        for info in page
+        if handle.layout.parse_manifest_key(info.key) is not None
+    )
+    runs = tuple(list_runs(handle))
+    tags, _ = read_tags(handle)
+    moves = tuple(move for move in moves_newest_first(handle, seen.pointer) if move.kind in MAKES_VISIBLE)
+    pending = frozenset(
+        item.key
+        for collection in seen.pointer.collections
+        for item in read_collection(handle, collection.collection).condemned
+    )
+    return Survey(seen=seen, moves=moves, objects=objects, manifests=manifests, runs=runs, tags=tags, condemned=pending)
+
+
+class Fate(Enum):
+    """What the log and the lease say about a run."""
+
+    PUBLISHED = auto()
+    LIVE = auto()
+    """It may still publish: what it claims and pins is kept."""
+    ABANDONED = auto()
+
+
+def fate_of(handle: ChainHandle, record: RunRecord, moves: tuple[Move, ...]) -> Fate:
+    """The log decides first; a record's own `committed` is only bookkeeping. A lease that is judged wrongly is harmless: an
+    abandoned run is fenced before anything of it is condemned."""
+    if any(move.run_id == record.run_id and move.sequence >= record.earliest_sequence for move in moves):
+        return Fate.PUBLISHED
+    if record.state is RunState.COMMITTED:
+        return Fate.LIVE  # the log does not know it: perhaps published by the legacy path
+    if record.state is RunState.WRITING and record.lease_expires_at > handle.clock.now():
+        return Fate.LIVE
+    return Fate.ABANDONED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What keeps a snapshot besides the retention: tags, and live runs that build on it."""
+
+    tags: TagBook
+    pinned: frozenset[int]
+
+    def covers(self, move: Move) -> bool:
+        return move.target_id in self.pinned or bool(tags_of(self.tags, move))
+
+
+def read_protection(handle: ChainHandle) -> Protection:
+    tags, _ = read_tags(handle)
+    return Protection(tags=tags, pinned=_pinned(handle, tuple(list_runs(handle))))
+
+
+def _pinned(handle: ChainHandle, runs: tuple[tuple[RunRecord, Version], ...]) -> frozenset[int]:
+    now = handle.clock.now()
+    return frozenset(
+        pin
+        for record, _ in runs
+        if record.state is RunState.WRITING and record.lease_expires_at > now
+        for pin in record.pins
+    )
+
+
+def kept_moves(handle: ChainHandle, survey: Survey, retention: int) -> list[Move]:
+    """The newest `retention` snapshots, the pointer's target, every tagged one, and what live runs build on."""
+    protection = Protection(tags=survey.tags, pinned=_pinned(handle, survey.runs))
+    return [
+        move
+        for position, move in enumerate(survey.published)
+        if position < retention or move.target_id == survey.seen.pointer.manifest_id or protection.covers(move)
+    ]
+
+
+def load_kept(handle: ChainHandle, moves: list[Move]) -> Mapping[int, Manifest]:
+    """The manifests that are kept, whole. One that cannot be read stops the collection: what it needs is unknown (S41)."""
+    loaded = {}
+    for move in moves:
+        try:
+            loaded[move.target_id] = load_move_target(handle, move)
+        except Damaged as error:
+            raise InvariantViolation(
+                f"collection stopped, nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept but "
+                f"cannot be read ({error})"
+            ) from error
+        if loaded[move.target_id].legacy:
+            raise InvariantViolation(
+                f"collection stopped, nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a legacy "
+                "format whose files are not known; it must leave the retention window first"
+            )
+    return loaded

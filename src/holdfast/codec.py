@@ -1,0 +1,163 @@
+"""How records become bytes and come back: pretty JSON out, checked fields in.
+
+A record keeps every field it does not know (`Fields.rest`) and writes it back, and refuses a format whose major version is
+higher than its own (S9). A field that is missing or of the wrong type is `CorruptRecord`, which names the key it was read from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+import orjson
+
+from holdfast.clock import parse_time
+from holdfast.errors import CorruptRecord, UnsupportedFormat
+
+__all__ = ["Fields", "Json", "content_hash", "encode_record", "format_stamp"]
+
+Json = dict[str, object]
+
+FORMAT_MAJOR = 1
+FORMAT_MINOR = 0
+
+_T = TypeVar("_T")
+
+
+def format_stamp(kind: str) -> str:
+    """The `format` field of a record: `holdfast.pointer/1.0`."""
+    return f"holdfast.{kind}/{FORMAT_MAJOR}.{FORMAT_MINOR}"
+
+
+def encode_record(record: Mapping[str, object]) -> bytes:
+    """Pretty-printed JSON with a final newline (S46): an operator can read every record with `cat`."""
+    return orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def content_hash(data: bytes) -> str:
+    """How a record's raw bytes are named by the records that point to it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Fields:
+    """The fields of one record, taken one by one; what is left at the end is unknown and kept."""
+
+    __slots__ = ("_fields", "key")
+
+    def __init__(self, fields: Mapping[str, object], *, key: str) -> None:
+        self._fields = dict(fields)
+        self.key = key
+
+    @classmethod
+    def decode(cls, data: bytes, *, key: str, kind: str | None) -> Fields:
+        """Parse one record. `kind` None reads a legacy record, which has no format field."""
+        try:
+            parsed = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise CorruptRecord(key, f"not JSON ({error})") from None
+        if not isinstance(parsed, dict):
+            raise CorruptRecord(key, "not a JSON object")
+        fields = cls(parsed, key=key)
+        if kind is not None:
+            fields._check_format(kind)
+        return fields
+
+    def _check_format(self, kind: str) -> None:
+        stamp = self.text("format")
+        name, _, number = stamp.partition("/")
+        major, _, minor = number.partition(".")
+        if name != f"holdfast.{kind}" or not (major.isdigit() and minor.isdigit()):
+            raise CorruptRecord(self.key, f"format {stamp!r} is not holdfast.{kind}/MAJOR.MINOR")
+        if int(major) > FORMAT_MAJOR:
+            raise UnsupportedFormat(
+                f"{self.key!r} has format {stamp!r}, newer than this release reads ({format_stamp(kind)}); upgrade Holdfast"
+            )
+
+    def _take(self, name: str, kind: type[_T], expected: str) -> _T:
+        value = self._fields.pop(name, None)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            found = "nothing" if value is None else type(value).__name__
+            raise CorruptRecord(self.key, f"field {name!r} should be {expected}, found {found}")
+        return value
+
+    def _has(self, name: str) -> bool:
+        """Whether an optional field is there. A null counts as absent, and is not kept."""
+        if self._fields.get(name) is None:
+            self._fields.pop(name, None)
+            return False
+        return True
+
+    def text(self, name: str) -> str:
+        return self._take(name, str, "text")
+
+    def optional_text(self, name: str) -> str | None:
+        return self.text(name) if self._has(name) else None
+
+    def number(self, name: str) -> int:
+        value = self._take(name, int, "a whole number")
+        if value < 0:
+            raise CorruptRecord(self.key, f"field {name!r} is negative: {value}")
+        return value
+
+    def optional_number(self, name: str) -> int | None:
+        return self.number(name) if self._has(name) else None
+
+    def time(self, name: str) -> datetime:
+        text = self.text(name)
+        try:
+            return parse_time(text)
+        except ValueError as error:
+            raise CorruptRecord(self.key, f"field {name!r}: {error}") from None
+
+    def optional_time(self, name: str) -> datetime | None:
+        return self.time(name) if self._has(name) else None
+
+    def mapping(self, name: str) -> Json:
+        return self._take(name, dict, "an object") if self._has(name) else {}
+
+    def text_mapping(self, name: str) -> dict[str, str]:
+        found = self.mapping(name)
+        texts = {field: value for field, value in found.items() if isinstance(value, str)}
+        if len(texts) != len(found):
+            raise CorruptRecord(self.key, f"field {name!r} should map names to text")
+        return texts
+
+    def number_mapping(self, name: str) -> dict[str, int]:
+        found = self.mapping(name)
+        numbers = {
+            field: value for field, value in found.items() if isinstance(value, int) and not isinstance(value, bool)
+        }
+        if len(numbers) != len(found):
+            raise CorruptRecord(self.key, f"field {name!r} should map names to whole numbers")
+        return numbers
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self._list(name)
+        texts = tuple(value for value in values if isinstance(value, str))
+        if len(texts) != len(values):
+            raise CorruptRecord(self.key, f"field {name!r} should be a list of text")
+        return texts
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        values = self._list(name)
+        numbers = tuple(value for value in values if isinstance(value, int) and not isinstance(value, bool))
+        if len(numbers) != len(values):
+            raise CorruptRecord(self.key, f"field {name!r} should be a list of whole numbers")
+        return numbers
+
+    def records(self, name: str, build: Callable[[Fields], _T]) -> tuple[_T, ...]:
+        built = []
+        for value in self._list(name):
+            if not isinstance(value, dict):
+                raise CorruptRecord(self.key, f"field {name!r} should be a list of objects")
+            built.append(build(Fields(value, key=self.key)))
+        return tuple(built)
+
+    def rest(self) -> Json:
+        """What nobody took: unknown fields, kept on rewrite."""
+        return self._fields
+
+    def _list(self, name: str) -> list[object]:
+        return self._take(name, list, "a list") if self._has(name) else []
