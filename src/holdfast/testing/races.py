@@ -81,10 +81,14 @@ def _run_process(store: ObjectStore, name: str, threads: int, rounds: int) -> Wi
     return race_in_threads([store], racers=threads, rounds=rounds, name=name, meeting=_barrier_of_process[0])
 
 
-def _meet(meeting: _Meeting | None) -> Callable[[], object]:
-    if meeting is None:
-        return lambda: None
-    return lambda: meeting.wait(_WAIT_MAX_S)
+def _meet(meeting: _Meeting | None) -> Callable[[], None]:
+    """What the last thread of a process does for all of them: wait for the other processes."""
+
+    def meet() -> None:
+        if meeting is not None:
+            meeting.wait(_WAIT_MAX_S)
+
+    return meet
 
 
 def _create(store: ObjectStore, key: str, token: str, meeting: threading.Barrier) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -251,14 +252,8 @@ def _tail(path: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(_STOP_WAIT_S)
-        except subprocess.TimeoutExpired:
-            continue
+    """Kill the server's group. It has nothing to save, and some take seconds to say goodbye."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(_STOP_WAIT_S)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -60,6 +60,8 @@ class StoreContract:
     """Whether a listing names the same version as a head."""
     same_bytes_new_version = True
     """Whether writing the same bytes again makes a new version. Where it is made from the content, it does not."""
+    forgets_empty_folders = True
+    """Whether a folder is gone with its last object. Some servers take their time."""
     large_bytes = 32 * _MIB
     upload_memory_max: int | None = None
     """Python memory that an upload of `large_bytes` may take, where that is promised."""
@@ -149,13 +151,7 @@ class StoreContract:
         """S13: every read of a missing key says so, also where a folder or an object stands in its way."""
         store.put_new("a/b", b"one")
         for key in ("missing", "a", "a/b/c", "a/bb"):
-            for read in (
-                lambda key=key: store.get(key),
-                lambda key=key: store.head(key),
-                lambda key=key: store.get_range(key, 0, 1),
-                lambda key=key: store.get_range(key, 0, 0),
-                lambda key=key: store.get_if_changed(key, Version("x")),
-            ):
+            for read in _all_reads(store, key):
                 with pytest.raises(ObjectNotFound):
                     read()
             assert store.head_many([key]) == [None]
@@ -180,18 +176,8 @@ class StoreContract:
     )
     def test_keys_that_would_leave_are_refused_everywhere(self, store: ObjectStore, key: str) -> None:
         """C11: no operation accepts a key that could name something else; a scope says that it would leave."""
-        confined = scope(store, "tenant/workspace")
-        for each in (store, confined):
-            for operation in (
-                lambda each=each: each.put_new(key, b""),
-                lambda each=each: each.swap(key, b"", expected=Version("x")),
-                lambda each=each: each.upload(key, []),
-                lambda each=each: each.get(key),
-                lambda each=each: each.get_range(key, 0, 1),
-                lambda each=each: each.head(key),
-                lambda each=each: each.head_many([key]),
-                lambda each=each: each.delete([key]),
-            ):
+        for each in (store, scope(store, "tenant/workspace")):
+            for operation in _all_operations(each, key):
                 with pytest.raises((InvalidKey, ScopeEscape)):
                     operation()
 
@@ -327,7 +313,8 @@ class StoreContract:
         assert store.list_folders("a/c") == ["d"]
         assert store.list_folders("nowhere") == []
         store.delete(["a/c/d/e"])
-        assert store.list_folders("a") == ["b"]
+        if self.forgets_empty_folders:
+            assert store.list_folders("a") == ["b"]
 
     def test_heads_come_in_the_order_of_the_keys(self, store: ObjectStore) -> None:
         """S16: head_many answers every key in its place, missing ones with None, more of them than run at once."""
@@ -381,6 +368,27 @@ def _check_winners(store: ObjectStore, winners: Winners, rounds: int) -> None:
     for (kind, number), tokens in winners.items():
         assert len(tokens) == 1, f"{len(tokens)} winners of {kind} {number}: {tokens}"
         assert store.get(f"race/{kind}-{number}").data.decode() == tokens[0]
+
+
+def _all_reads(store: ObjectStore, key: str) -> list[Callable[[], object]]:
+    return [
+        lambda: store.get(key),
+        lambda: store.head(key),
+        lambda: store.get_range(key, 0, 1),
+        lambda: store.get_range(key, 0, 0),
+        lambda: store.get_if_changed(key, Version("x")),
+    ]
+
+
+def _all_operations(store: ObjectStore, key: str) -> list[Callable[[], object]]:
+    return [
+        *_all_reads(store, key),
+        lambda: store.put_new(key, b""),
+        lambda: store.swap(key, b"", expected=Version("x")),
+        lambda: store.upload(key, []),
+        lambda: store.head_many([key]),
+        lambda: store.delete([key]),
+    ]
 
 
 def _listed(store: ObjectStore, prefix: str, *, after: str | None = None, page_size: int = 1000) -> list[str]:
