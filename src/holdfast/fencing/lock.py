@@ -50,6 +50,10 @@ class LockRecord:
     """Unique to one acquisition: tells our own write from another's when the store's answer was lost."""
     unknown: Mapping[str, object] = field(default_factory=dict)
 
+    def is_live(self, now: datetime) -> bool:
+        """Whether it keeps others out. One that expired when it was acquired was released: that holds by any clock."""
+        return self.expires_at > max(now, self.acquired_at)
+
     def encode(self) -> bytes:
         return encode_record(
             {
@@ -110,7 +114,7 @@ def acquire_lock(
         found = _read(store, key)
         if found is not None and found[0].attempt == attempt:  # our own earlier write, whose answer was lost
             return LockGuard(store=store, key=key, record=found[0], version=found[1], clock=clock)
-        if found is not None and found[0].expires_at > now:
+        if found is not None and found[0].is_live(now):
             raise LockHeld(
                 f"{key!r} is held by {found[0].holder!r} for {found[0].operation!r} until {format_time(found[0].expires_at)}; "
                 "wait for it to finish or to expire"
@@ -178,10 +182,11 @@ class LockGuard:
             )
 
     def extend(self, ttl_s: float) -> None:
-        """Push the expiry out to `ttl_s` from now, or raise LockLost."""
+        """Push the expiry out to `ttl_s` from now, or raise LockLost. Never makes it shorter, whatever the clock does."""
         with self._writing:
             self.check()
-            self._replace(replace(self._record, expires_at=self._clock.now() + timedelta(seconds=ttl_s)))
+            until = max(self._record.expires_at, self._clock.now() + timedelta(seconds=ttl_s))
+            self._replace(replace(self._record, expires_at=until))
 
     def release(self) -> None:
         """Write an expired record, so that the next holder need not wait. A lock that was lost is left alone."""
