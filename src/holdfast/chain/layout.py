@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id
 from holdfast.chain.manifest import ArtifactNames
@@ -33,6 +33,7 @@ ROOT_MANIFEST_KEY = "manifests/root.manifest.json"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,15 @@ class Layout:
         return None if self.timed_manifests else f"{self.manifest_prefix}/{manifest_id:0{self.id_digits}d}.json"
 
     def parse_manifest_key(self, key: str) -> ManifestKey | None:
-        """None for a key that is no manifest of this chain."""
+        """None for a key that is no manifest of this chain: another spelling of one is none either."""
+        parsed = self._parse_manifest_key(key)
+        if parsed is None:
+            return None
+        moment, run_id = parsed.published_at or _NO_TIME, parsed.run_id or "none"
+        spelled = self.manifest_key(parsed.manifest_id or 0, published_at=moment, run_id=run_id)
+        return parsed if spelled == key else None
+
+    def _parse_manifest_key(self, key: str) -> ManifestKey | None:
         head, _, tail = key.partition(f"{self.manifest_prefix}/")
         if head or not tail:
             return None
@@ -94,7 +103,7 @@ class Layout:
             except ValueError:
                 return None
         digits, _, extension = tail.partition(".")
-        if extension != "json" or not digits.isdigit() or len(digits) < self.id_digits:
+        if extension != "json" or not (digits.isascii() and digits.isdigit()):
             return None
         return ManifestKey(manifest_id=int(digits), published_at=None, run_id=None)
 
