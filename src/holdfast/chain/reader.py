@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.manifest import Manifest
+from holdfast.chain.pointer import Pointer
 from holdfast.chain.serving import Answer, Found, ListKeys, Request, cold_start, drive, drive_async, refreshed
 from holdfast.errors import Damaged, ReaderStateError
 from holdfast.storage.objects import AsyncObjectReader
@@ -54,7 +55,7 @@ class ReaderStatus:
     skipped: tuple[str, ...]
     checked_at: datetime
     staleness_s: float
-    """0 while the head is served; else the seconds since the head was published."""
+    """0 while the head is served; else the seconds since the head became visible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +133,14 @@ class _Serving(Generic[_T]):
             old.retire()
 
     def _see_head(self, found: Found) -> None:
-        pointer = found.pointer
-        if pointer is not None and pointer.publishing != "legacy":
-            self._head_id, self._head_at = pointer.manifest_id, pointer.updated_at
+        if found.pointer is not None and found.pointer.publishing != "legacy":
+            self._see_pointer(found.pointer)
         elif found.pointer_version is not None:
             self._head_id, self._head_at = found.manifest.manifest_id, found.manifest.published_at
+
+    def _see_pointer(self, pointer: Pointer) -> None:
+        if pointer.publishing != "legacy":
+            self._head_id, self._head_at = pointer.manifest_id, _visible_since(pointer)
 
     def _keep(self, error: Damaged) -> Refreshed:
         _log.warning("refresh kept snapshot %s: %s", self._current().found.manifest.manifest_id, error)
@@ -192,6 +196,16 @@ def _nothing(resource: object) -> None:
     del resource
 
 
+def _visible_since(pointer: Pointer) -> datetime:
+    """When the pointer came to what it names. Writes that left it there, such as the collector's, do not make it younger."""
+    since = pointer.updated_at
+    for move in reversed(pointer.moves):
+        if move.target_id != pointer.manifest_id:
+            break
+        since = move.at
+    return since
+
+
 class ChainReader(_Serving[_T]):
     """Serves one snapshot of a chain to any number of threads."""
 
@@ -213,7 +227,7 @@ class ChainReader(_Serving[_T]):
         with self._refreshing:
             before = self._current()
             try:
-                found = drive(refreshed(self._handle.layout, before.found), self._answer)
+                found = drive(refreshed(self._handle.layout, before.found, saw=self._see_pointer), self._answer)
                 if found is None:
                     self._checked_at = self._handle.clock.now()
                     return Refreshed.UNCHANGED
@@ -274,7 +288,9 @@ class AsyncChainReader(_Serving[_T]):
         async with self._refreshing:
             before = self._current()
             try:
-                found = await drive_async(refreshed(self._handle.layout, before.found), self._answer)
+                found = await drive_async(
+                    refreshed(self._handle.layout, before.found, saw=self._see_pointer), self._answer
+                )
                 if found is None:
                     self._checked_at = self._handle.clock.now()
                     return Refreshed.UNCHANGED

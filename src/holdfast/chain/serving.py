@@ -115,8 +115,11 @@ def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
         return (yield from _fall_back(layout, pointer, stored.version, error, fallback_attempts_max))
 
 
-def refreshed(layout: Layout, served: Found) -> Steps[Found | None]:
-    """What to serve next, or None if nothing changed. One conditional read when the pointer is the same (S29)."""
+def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) -> Steps[Found | None]:
+    """What to serve next, or None if nothing changed. One conditional read when the pointer is the same (S29).
+
+    `saw` is told the pointer before what it names is loaded: a reader that keeps what it has still knows the head (S30).
+    """
     if served.pointer_version is None:
         return (yield from cold_start(layout, fallback_attempts_max=0))
     if served.pointer is None:
@@ -131,6 +134,7 @@ def refreshed(layout: Layout, served: Found) -> Steps[Found | None]:
     pointer = _parse(layout, stored)
     if pointer.sequence < served.pointer.sequence:
         return None  # an older pointer than we have seen: a stale answer. What is served never goes backwards by itself (I9)
+    saw(pointer)
     if pointer.publishing == "legacy":
         return (yield from _legacy(layout, pointer=pointer))
     if pointer.manifest_hash == served.manifest_hash and pointer.manifest_path == served.manifest_path:
