@@ -12,6 +12,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: text orde
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 _ULID_LENGTH = 26
 _RANDOM_BITS = 80
+_STEP_BITS = 64
 _ULID_MAX = (1 << 128) - 1
 
 
@@ -35,10 +36,14 @@ def is_ulid(text: str) -> bool:
 
 
 def next_ulid(clock: Clock, randomness: Randomness, *, after: str | None) -> str:
-    """A new ULID that is greater than `after` even when the clock has gone backwards (S18)."""
+    """A new ULID that is greater than `after` even when the clock has gone backwards (S18).
+
+    Then it is `after` + 1 and a random step: two writers whose clocks are behind must not both take the same next one, or the
+    loser would find "its own" ULID in the pointer and believe that it committed (I8).
+    """
     fresh = (int(clock.now().timestamp() * 1000) << _RANDOM_BITS) | randomness.bits(_RANDOM_BITS)
-    if after is not None:
-        fresh = max(fresh, _decode(after) + 1)
+    if after is not None and fresh <= (previous := _decode(after)):
+        fresh = max(previous + 1, min(previous + 1 + randomness.bits(_STEP_BITS), _ULID_MAX))
     return _encode(fresh)
 
 
