@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +107,20 @@ def _read_in_child(store: ObjectStore, answers: multiprocessing.SimpleQueue[str]
         store.get("a")
     except StoreUnavailable as error:
         answers.put(str(error))
+
+
+def test_the_client_is_not_loaded_before_a_cloud_is_used() -> None:
+    """S13: importing the storage layer, opening a URL and pickling the store load no cloud client."""
+    script = (
+        "import pickle, sys; from holdfast.storage import open_store; "
+        "pickle.loads(pickle.dumps(open_store('s3://bucket/x'))); sys.exit('obstore' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=_with_source(), check=False, timeout=60)
+    assert done.returncode == 0
+
+
+def _with_source() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.errors import AlreadyExists, InvalidKey, ObjectNotFound, VersionConflict
 from holdfast.storage import LocalStore, ObjectStore, open_store
+from holdfast.storage.local_io import stamp, version_of
 from holdfast.testing.store_contract import ProcessStoreContract
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -61,6 +62,30 @@ def test_versions_grow_even_when_the_clock_stands_in_the_past(tmp_path: Path) ->
         replaced = version
         version = store.swap("a", b"x", expected=replaced)
         assert int(version.split("-")[0], 16) > int(replaced.split("-")[0], 16)
+
+
+def test_two_files_with_one_inode_in_one_tick_have_two_versions(tmp_path: Path) -> None:
+    """S13: a file made after a delete may get the same inode and the same coarse time; the stamp tells them apart."""
+    descriptor = os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT)
+    try:
+        seen = set()
+        for noise in (1, 2, 3):
+            os.utime(descriptor, ns=(10**18, 10**18))
+            seen.add(version_of(stamp(descriptor, noise=noise, previous_ns=0)))
+    finally:
+        os.close(descriptor)
+    assert len(seen) == 3
+
+
+def test_folders_go_with_their_last_object(tmp_path: Path) -> None:
+    """S47: a delete leaves no empty folders behind, and keeps the root and those that are still needed."""
+    store = LocalStore(tmp_path / "root")
+    for key in ("a/b/c/d", "a/e"):
+        store.put_new(key, b"")
+    store.delete(["a/b/c/d"])
+    assert sorted(path.name for path in (tmp_path / "root" / "a").iterdir()) == ["e"]
+    store.delete(["a/e"])
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 def test_a_file_system_without_links_still_creates_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

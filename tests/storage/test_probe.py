@@ -63,12 +63,22 @@ class _ForgetfulStore(InterceptedStore):
         return expected
 
 
-@pytest.mark.parametrize("kind", [_OverwritingStore, _BlindStore, _LyingStore, _FrozenStore, _ForgetfulStore])
-def test_a_store_that_breaks_a_condition_is_refused_by_name(kind: type[InterceptedStore]) -> None:
-    """S48: each way of not honouring a condition is found, and the message names the store."""
+@pytest.mark.parametrize(
+    "kind, what",
+    [
+        (_OverwritingStore, "an existing object be created again"),
+        (_BlindStore, "replaced against a version that was gone"),
+        (_LyingStore, "refused a write and stored it"),
+        (_FrozenStore, "refuses to replace an object"),
+        (_ForgetfulStore, "accepted a write and did not store it"),
+    ],
+)
+def test_a_store_that_breaks_a_condition_is_refused_by_name(kind: type[InterceptedStore], what: str) -> None:
+    """S48: each way of not honouring a condition is found, and the message names the store and what it did."""
     store = kind(MemoryStore())
-    with pytest.raises(UnsafeStore, match=store.url):
+    with pytest.raises(UnsafeStore, match=what) as caught:
         probe_conditional_writes(store, "probe")
+    assert store.url in str(caught.value)
 
 
 @pytest.mark.server

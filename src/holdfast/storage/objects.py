@@ -30,7 +30,9 @@ __all__ = [
     "ObjectStore",
     "RecordStore",
     "StoredObject",
+    "TellsSizes",
     "Version",
+    "sizes_of",
 ]
 
 Version = NewType("Version", str)
@@ -156,3 +158,19 @@ class AsyncObjectReader(Protocol):
     async def get_range(self, key: str, start: int, length: int) -> bytes: ...
 
     async def head(self, key: str) -> ObjectInfo: ...
+
+
+@runtime_checkable
+class TellsSizes(Protocol):
+    """A store that can tell sizes more cheaply than everything else it knows. None has to be one."""
+
+    def sizes(self, keys: Sequence[str]) -> list[int | None]:
+        """The size of each object, in its place; None for a missing one."""
+        ...
+
+
+def sizes_of(store: ObjectStore, keys: Sequence[str]) -> list[int | None]:
+    """The size of each object: what a commit asks of every artifact, and all that it asks."""
+    if isinstance(store, TellsSizes):
+        return store.sizes(keys)
+    return [None if info is None else info.size for info in store.head_many(keys)]

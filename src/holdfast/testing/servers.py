@@ -26,6 +26,7 @@ from holdfast.testing.signing import send, sign_aws, sign_azure
 
 __all__ = [
     "Server",
+    "ServerFailed",
     "ServerUnavailable",
     "free_port",
     "start_azurite",
@@ -42,7 +43,11 @@ _AZURE_ACCOUNT = "holdfasttest"
 
 
 class ServerUnavailable(Exception):
-    """The server is not installed here or did not start. The message says why."""
+    """The server is not installed here. The message says what is missing; a test turns it into a skip."""
+
+
+class ServerFailed(Exception):
+    """The server is installed and did not work. The message has the end of its log; a test must fail."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +74,7 @@ class Server:
             headers = sign_aws("PUT", url, key_id=key_id, secret=secret, clock=clock)
         status, body = send("PUT", url, headers=headers)
         if status not in {200, 201, 409}:
-            raise ServerUnavailable(f"{self.name} did not create bucket {bucket!r}: {status} {body[:200]!r}")
+            raise ServerFailed(f"{self.name} did not create bucket {bucket!r}: {status} {body[:200]!r}")
 
     def stop(self) -> None:
         """End the server and everything it started."""
@@ -116,6 +121,8 @@ def start_seaweedfs(directory: Path, *, randomness: Randomness | None = None) ->
     for part in ("master", "volume", "filer"):
         command += [f"-{part}.port={free_port()}", f"-{part}.port.grpc={free_port()}"]
     command += [f"-s3.port.grpc={free_port()}"]
+    # Further services on fixed ports would keep a second server from starting; and tests report to nobody.
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     command += ["-volume.max=20", "-master.volumeSizeLimitMB=64", "-s3", f"-s3.port={port}", f"-s3.config={config}"]
     return _start("seaweedfs", command, port, _aws(port, "tests", secret), directory, {})
 
@@ -222,7 +229,7 @@ def _start(
     atexit.register(server.stop)
     try:
         _wait_until_ready(server, port, SystemClock())
-    except ServerUnavailable:
+    except ServerFailed:
         server.stop()
         raise
     return server
@@ -231,11 +238,11 @@ def _start(
 def _wait_until_ready(server: Server, port: int, clock: Clock) -> None:
     for _ in range(_READY_POLLS_MAX):
         if server.process.poll() is not None:
-            raise ServerUnavailable(f"{server.name} ended at once: {_tail(server.log_path)}")
+            raise ServerFailed(f"{server.name} ended at once: {_tail(server.log_path)}")
         if _answers(port):
             return
         clock.sleep(_READY_PAUSE_S)
-    raise ServerUnavailable(f"{server.name} did not answer: {_tail(server.log_path)}")
+    raise ServerFailed(f"{server.name} did not answer: {_tail(server.log_path)}")
 
 
 def _answers(port: int) -> bool:
