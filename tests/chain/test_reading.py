@@ -38,11 +38,14 @@ def open_reader(chain: Chain, **options: int) -> ChainReader[int]:
     return chain.reader(lambda manifest: manifest.manifest_id, **options)
 
 
-def open_async(chain: Chain, **options: int) -> ReaderStatus:
+def open_async(chain: Chain, *, max_fallback_attempts: int = 3) -> ReaderStatus:
     """What the async reader says it serves, after the same cold start."""
 
     async def opened() -> ReaderStatus:
-        async with await chain.async_reader(lambda manifest: manifest.manifest_id, **options) as reader:
+        reader = await chain.async_reader(
+            lambda manifest: manifest.manifest_id, max_fallback_attempts=max_fallback_attempts
+        )
+        async with reader:
             return reader.status()
 
     return asyncio.run(opened())
@@ -88,7 +91,7 @@ def test_a_place_without_a_chain_says_so(chain: Chain) -> None:
 def test_a_damaged_current_manifest_falls_back_to_the_one_before(
     chain: Chain, chain_factory: ChainFactory, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S28: malformed, missing or not what was published: the snapshot before is served, and a warning names what was skipped."""
+    """S28: malformed, missing or not what was published: the one before is served, and a warning names the skipped."""
     written = paths(chain, 3)
     chain_factory.expect_damage()
     damage(chain_factory.store, written[2])
@@ -208,7 +211,7 @@ def test_a_collected_snapshot_is_never_fallen_back_to(chain: Chain, chain_factor
 @pytest.mark.parametrize("layout_name", ["kv"])
 @pytest.mark.parametrize("store_kind", ["memory"])
 def test_a_fallback_reaches_into_older_segments_of_the_log(chain: Chain, chain_factory: ChainFactory) -> None:
-    """S28: the snapshot before the damaged one may have been published so long ago that its move is not in the pointer."""
+    """S28: the snapshot before the damaged one may be so old that its move is no longer in the pointer."""
     written = paths(chain, 2)
     for _ in range(20):
         chain.rollback()
@@ -228,7 +231,7 @@ def test_a_fallback_reaches_into_older_segments_of_the_log(chain: Chain, chain_f
 def test_a_corrupt_pointer_falls_back_to_the_newest_committed_manifest(
     chain: Chain, chain_factory: ChainFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S11, S28: with the pointer unreadable the newest snapshot that was committed is served, and never an orphan above it."""
+    """S11, S28: without a readable pointer the newest committed snapshot is served, and never an orphan above it."""
     written = paths(chain, 2)
     pointer_key = chain.layout.pointer_key
     plan = lambda operation: (  # noqa: E731
@@ -258,7 +261,7 @@ def test_a_corrupt_pointer_falls_back_to_the_newest_committed_manifest(
 
 @pytest.mark.parametrize("store_kind", ["memory"])
 def test_a_manifest_of_a_newer_release_is_refused_and_not_skipped(chain: Chain, chain_factory: ChainFactory) -> None:
-    """S9, S28: nothing is wrong with what a newer release wrote, so the reader asks for an upgrade instead of going back."""
+    """S9, S28: nothing is wrong with what a newer release wrote: the reader asks for an upgrade and stays."""
     paths(chain, 2)
     chain_factory.expect_damage()
     edit(chain_factory.store, chain.layout.pointer_key, format="holdfast.pointer/2.0")

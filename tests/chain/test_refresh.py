@@ -12,13 +12,13 @@ import pytest
 
 from holdfast.chain import AsyncChainReader, Chain, ChainReader, Manifest, Refreshed
 from holdfast.errors import CorruptRecord, ReaderStateError, StoreUnavailable
-from holdfast.storage import ObjectStore, StoredObject, Version
+from holdfast.storage import StoredObject, Version
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.faulty import CountingStore, Fault, FaultyStore, InterceptedStore
+from holdfast.testing.faulty import CountingStore, Fault, FaultyStore, InterceptedStore, Plan, pass_all
 from tests.chain.publishing import ChainFactory, overwrite, publish_one
 
 BORROWERS = 4
-REFRESHES = 60
+REFRESHES = 30
 
 
 @dataclass(eq=False)
@@ -51,6 +51,11 @@ class Shelf:
     @property
     def closings(self) -> list[int]:
         return [resource.closed for resource in self.made]
+
+
+def failing_at(key: str) -> Plan:
+    """The store does not answer for one key."""
+    return lambda operation: Fault.ERROR_BEFORE if operation.key == key else Fault.PASS
 
 
 class StaleStore(InterceptedStore):
@@ -130,7 +135,7 @@ def test_a_good_publish_is_swapped_in(chain: Chain) -> None:
 
 
 def test_a_replaced_resource_is_closed_when_its_last_borrower_is_done(chain: Chain) -> None:
-    """S29: two borrowers hold the old snapshot while two more are published; it closes with the second of them, once."""
+    """S29: two borrowers hold the old snapshot while two more are published; it closes with the second of them."""
     publish_one(chain, b"one")
     shelf = Shelf()
     with shelf.reader(chain) as reader, ExitStack() as early, ExitStack() as late:
@@ -236,11 +241,11 @@ def test_a_store_that_does_not_answer_is_not_a_refresh(chain: Chain, chain_facto
     with Shelf().reader(chain_factory(store=faulty)) as reader:
         second = publish_one(chain, b"two")
         for key in (chain.layout.pointer_key, second.manifest_path):
-            faulty.plan = lambda operation, key=key: Fault.ERROR_BEFORE if operation.key == key else Fault.PASS
+            faulty.plan = failing_at(key)
             with pytest.raises(StoreUnavailable):
                 reader.refresh()
             assert reader.status().served_id == second.manifest.manifest_id - 1
-        faulty.plan = lambda operation: Fault.PASS
+        faulty.plan = pass_all
         assert reader.refresh() is Refreshed.SWAPPED
 
 
@@ -288,7 +293,8 @@ def test_the_async_reader_makes_the_same_decisions(chain: Chain, chain_factory: 
 
 
 @pytest.mark.parametrize("layout_name", ["kv"])
-def test_threads_never_see_half_a_snapshot(chain: Chain, store: ObjectStore) -> None:
+@pytest.mark.parametrize("store_kind", ["memory"])
+def test_threads_never_see_half_a_snapshot(chain: Chain) -> None:
     """S29, I9: threads borrow while refreshes happen: manifest and resource always belong together, what is borrowed is
     open, ids never go back, and every resource is closed exactly once."""
     publish_one(chain)
