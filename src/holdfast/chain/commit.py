@@ -35,6 +35,7 @@ from holdfast.codec import content_hash
 from holdfast.errors import (
     AlreadyExists,
     Conflict,
+    Damaged,
     InvariantViolation,
     ObjectNotFound,
     PermitRefused,
@@ -153,12 +154,12 @@ def move_pointer(handle: ChainHandle, seen: SeenPointer | None, pointer: Pointer
             else:
                 version = handle.records.swap(key, data, expected=seen.version)
             return Landed(SeenPointer(pointer=pointer, version=version))
-        except (AlreadyExists, VersionConflict, StoreUnavailable) as error:
+        except (AlreadyExists, VersionConflict, StoreError) as error:
             reason = str(error)  # even a conflict may be the echo of our own write: read back before believing it
         try:
             now = handle.read_pointer()
             at_sequence = None if now is None else find_move(handle, now.pointer, planned.sequence)
-        except StoreUnavailable as error:
+        except (StoreError, Damaged) as error:  # it was sent: from here on it is an outcome, never an exception
             reason = str(error)
             handle.back_off(attempt)
             continue

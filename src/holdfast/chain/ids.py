@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from holdfast.clock import Clock, Randomness
 
-__all__ = ["MANIFEST_ID_DIGITS", "format_manifest_id", "is_ulid", "next_ulid", "parse_manifest_id"]
+__all__ = ["MANIFEST_ID_DIGITS", "ULID_LAST", "format_manifest_id", "is_ulid", "next_ulid", "parse_manifest_id"]
 
 MANIFEST_ID_DIGITS = 20
+ULID_LAST = "7" + "Z" * 25
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: text order is numeric order
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from holdfast.chain.fence import touch
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.history import require_pointer
-from holdfast.chain.ids import is_ulid
+from holdfast.chain.ids import ULID_LAST, is_ulid
 from holdfast.chain.moves import find_ulid, moves_newest_first
 from holdfast.chain.pointer import Move, MoveKind
 from holdfast.errors import BadInput
@@ -38,7 +38,7 @@ def status(handle: ChainHandle, commit_ulid: str, *, settle: bool = False) -> Ve
 
     `settle` touches the pointer when the answer is open, so that it cannot land any more, and answers again.
     """
-    if not is_ulid(commit_ulid):
+    if not is_ulid(commit_ulid) or commit_ulid == ULID_LAST:  # nothing could follow the last one: it is never given out
         raise BadInput(f"{commit_ulid!r} is not a commit ULID (26 characters, as a publish reports it)")
     seen = require_pointer(handle)
     if seen.pointer.commit_ulid < commit_ulid:
