@@ -45,6 +45,7 @@ from holdfast.errors import (
     VersionConflict,
 )
 from holdfast.fencing.permit import PublishPermit
+from holdfast.storage.objects import sizes_of
 
 __all__ = [
     "Committed",
@@ -234,13 +235,12 @@ def publish(
 def require_artifacts(handle: ChainHandle, artifacts: Sequence[Artifact]) -> None:
     """Every artifact exists with its size, asked by metadata and never by listing (S16), or InvariantViolation."""
     problems = []
-    for artifact, info in zip(
-        artifacts, handle.store.head_many([artifact.path for artifact in artifacts]), strict=True
-    ):
-        if info is None:
+    sizes = sizes_of(handle.store, [artifact.path for artifact in artifacts])
+    for artifact, size in zip(artifacts, sizes, strict=True):
+        if size is None:
             problems.append(f"{artifact.path!r} is missing")
-        elif info.size != artifact.byte_size:
-            problems.append(f"{artifact.path!r} has {info.size} bytes instead of {artifact.byte_size}")
+        elif size != artifact.byte_size:
+            problems.append(f"{artifact.path!r} has {size} bytes instead of {artifact.byte_size}")
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise InvariantViolation(f"artifact {problems[0]}{more}; nothing was published")
@@ -289,9 +289,10 @@ def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: 
                 f"base snapshot {base.manifest_id} is neither visible nor pinned by run {run.run_id!r}; "
                 "name it when the run begins (`begin_run(base=...)`)"
             )
-    shared = frozenset() if base is None else frozenset(artifact.path for artifact in base.artifacts)
+    owned = {*run.record.claims, *(() if base is None else (artifact.path for artifact in base.artifacts))}
+    folders = tuple(f"{claim}/" for claim in run.record.claims)
     for artifact in draft.artifacts:
-        if artifact.path not in shared and not run.record.covers(artifact.path):
+        if artifact.path not in owned and not artifact.path.startswith(folders):
             raise InvariantViolation(
                 f"artifact {artifact.path!r} belongs neither to run {run.run_id!r} nor to its base snapshot; "
                 "claim it before writing it (`run.claim`)"

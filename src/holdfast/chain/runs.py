@@ -104,9 +104,6 @@ class RunRecord:
             unknown=fields.rest(),
         )
 
-    def covers(self, key: str) -> bool:
-        return any(is_below(key, claim) for claim in self.claims)
-
 
 def read_run(handle: ChainHandle, run_id: str) -> tuple[RunRecord, Version] | None:
     """The stored record, or None."""
