@@ -23,7 +23,16 @@ from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import load_move_target
 from holdfast.chain.pointer import Move, MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunState, swap_run
-from holdfast.chain.survey import Fate, Survey, fate_of, kept_moves, load_kept, read_protection, survey_chain
+from holdfast.chain.survey import (
+    Fate,
+    Survey,
+    fate_of,
+    kept_moves,
+    last_published,
+    load_kept,
+    read_protection,
+    survey_chain,
+)
 from holdfast.errors import BadInput, Conflict, Damaged, VersionConflict
 
 __all__ = ["CollectionPlan", "collect", "give_back", "plan_collection"]
@@ -80,7 +89,8 @@ def _check_retention(retention: int) -> None:
 
 
 def _fates(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
-    return {record.run_id: fate_of(handle, record, survey.moves) for record, _ in survey.runs}
+    published = last_published(survey.moves)
+    return {record.run_id: fate_of(handle, record, published) for record, _ in survey.runs}
 
 
 def sweep(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:

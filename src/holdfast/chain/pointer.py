@@ -7,6 +7,7 @@ are in immutable segments of `MOVES_PER_SEGMENT` that whoever moves the pointer 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -109,9 +110,11 @@ class IdSet:
     """A set of manifest ids kept as ranges: collected ids are dense, so this stays small however long the history."""
 
     ranges: tuple[tuple[int, int], ...] = ()
+    """First and last id of each, ascending, not touching."""
 
     def __contains__(self, manifest_id: int) -> bool:
-        return any(first <= manifest_id <= last for first, last in self.ranges)
+        position = bisect_right(self.ranges, manifest_id, key=_first)
+        return position > 0 and manifest_id <= self.ranges[position - 1][1]
 
     def __len__(self) -> int:
         return sum(last - first + 1 for first, last in self.ranges)
@@ -127,10 +130,17 @@ class IdSet:
         return IdSet(tuple(merged))
 
     def remove(self, ids: Iterable[int]) -> IdSet:
-        spans = list(self.ranges)
-        for number in ids:
-            spans = [piece for span in spans for piece in _without(span, number)]
-        return IdSet(tuple(spans))
+        out = sorted(set(ids))
+        kept: list[tuple[int, int]] = []
+        for first, last in self.ranges:
+            start = first
+            for number in out[bisect_left(out, first) : bisect_right(out, last)]:
+                if start < number:
+                    kept.append((start, number - 1))
+                start = number + 1
+            if start <= last:
+                kept.append((start, last))
+        return IdSet(tuple(kept))
 
     @classmethod
     def from_json(cls, pairs: object, *, key: str) -> IdSet:
@@ -141,14 +151,11 @@ class IdSet:
                     spans.append((first, last))
                 case _:
                     raise CorruptRecord(key, "field 'collected' should be a list of [first, last] ids")
-        return cls().add(()) if not spans else IdSet(tuple(spans))
+        return cls(tuple(spans)).add(())
 
 
-def _without(span: tuple[int, int], number: int) -> list[tuple[int, int]]:
-    first, last = span
-    if not first <= number <= last:
-        return [span]
-    return [(low, high) for low, high in ((first, number - 1), (number + 1, last)) if low <= high]
+def _first(span: tuple[int, int]) -> int:
+    return span[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from holdfast.chain.history import require_pointer
 from holdfast.chain.legacy import mirror_is_current, sync_mirror
 from holdfast.chain.root import root_is_current, sync_root
 from holdfast.chain.runs import RunState
-from holdfast.chain.survey import Fate, fate_of, survey_chain
+from holdfast.chain.survey import Fate, fate_of, last_published, survey_chain
 from holdfast.errors import CorruptRecord, Damaged
 from holdfast.fencing.lock import LockRecord, read_lock
 
@@ -69,9 +69,10 @@ def _runs(handle: ChainHandle, *, enforce: bool) -> list[Finding]:
     if enforce:
         sweep(handle, survey)
     found = []
+    published = last_published(survey.moves)
     for record, _ in survey.runs:
         key = handle.layout.run_key(record.run_id)
-        fate = fate_of(handle, record, survey.moves)
+        fate = fate_of(handle, record, published)
         if fate is Fate.PUBLISHED and record.state is not RunState.COMMITTED:
             found.append(
                 Finding(what=f"run {record.run_id} was published, its record not closed", key=key, repaired=enforce)

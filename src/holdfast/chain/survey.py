@@ -7,7 +7,7 @@ counts only if the pointer is still at that version: so nothing was published, m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -22,7 +22,17 @@ from holdfast.chain.tags import TagBook, read_tags, tags_of
 from holdfast.errors import Conflict, Damaged, InvariantViolation
 from holdfast.storage.objects import ObjectInfo, Version
 
-__all__ = ["Fate", "Protection", "Survey", "fate_of", "kept_moves", "load_kept", "read_protection", "survey_chain"]
+__all__ = [
+    "Fate",
+    "Protection",
+    "Survey",
+    "fate_of",
+    "kept_moves",
+    "last_published",
+    "load_kept",
+    "read_protection",
+    "survey_chain",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +91,18 @@ class Fate(Enum):
     ABANDONED = auto()
 
 
-def fate_of(handle: ChainHandle, record: RunRecord, moves: tuple[Move, ...]) -> Fate:
-    """The log decides first; a record's own `committed` is only bookkeeping. A lease that is judged wrongly is harmless: an
-    abandoned run is fenced before anything of it is condemned."""
-    if any(move.run_id == record.run_id and move.sequence >= record.earliest_sequence for move in moves):
+def last_published(moves: Iterable[Move]) -> dict[str, int]:
+    """Run id → the sequence of the newest move that made something of it visible."""
+    found: dict[str, int] = {}
+    for move in moves:
+        found[move.run_id] = max(move.sequence, found.get(move.run_id, 0))
+    return found
+
+
+def fate_of(handle: ChainHandle, record: RunRecord, published: Mapping[str, int]) -> Fate:
+    """The log (`last_published`) decides first; a record's own `committed` is only bookkeeping. A lease that is judged
+    wrongly is harmless: an abandoned run is fenced before anything of it is condemned."""
+    if published.get(record.run_id, -1) >= record.earliest_sequence:
         return Fate.PUBLISHED
     if record.state is RunState.COMMITTED:
         return Fate.LIVE  # the log does not know it: perhaps published by the legacy path
