@@ -61,10 +61,11 @@ class Fields:
             raise CorruptRecord(key, "not a JSON object")
         fields = cls(parsed, key=key)
         if kind is not None:
-            fields._check_format(kind)
+            fields.check_format(kind)
         return fields
 
-    def _check_format(self, kind: str) -> None:
+    def check_format(self, kind: str) -> None:
+        """Take the format field; CorruptRecord unless it is of this kind, UnsupportedFormat if it is too new (S9)."""
         stamp = self.text("format")
         name, _, number = stamp.partition("/")
         major, _, minor = number.partition(".")

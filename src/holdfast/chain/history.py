@@ -107,8 +107,8 @@ def load_manifest_at(handle: ChainHandle, path: str, expected_hash: str) -> Mani
         data = handle.records.get(path).data
     except ObjectNotFound:
         raise CorruptRecord(path, "the manifest is missing") from None
-    if content_hash(data) != expected_hash:
-        raise CorruptRecord(path, f"its bytes hash to {content_hash(data)}, not to {expected_hash}")
+    if (found_hash := content_hash(data)) != expected_hash:
+        raise CorruptRecord(path, f"its bytes hash to {found_hash}, not to {expected_hash}")
     return decode_any_manifest(data, key=path, names=handle.layout.names)
 
 

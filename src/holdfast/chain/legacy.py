@@ -38,7 +38,7 @@ def decode_any_manifest(data: bytes, *, key: str, names: ArtifactNames) -> Manif
     """A manifest of this format, or of an older release: any JSON object without a `format` field."""
     fields = Fields.decode(data, key=key, kind=None)
     if "format" in fields.rest():
-        return Manifest.decode(data, key=key, names=names)
+        return Manifest.from_fields(fields, names=names)
     return _legacy_manifest(fields)
 
 

@@ -188,7 +188,12 @@ class Manifest:
     @classmethod
     def decode(cls, data: bytes, *, key: str, names: ArtifactNames) -> Manifest:
         """Parse and check one manifest; `CorruptRecord` says what is wrong with it."""
-        fields = Fields.decode(data, key=key, kind="manifest")
+        return cls.from_fields(Fields.decode(data, key=key, kind=None), names=names)
+
+    @classmethod
+    def from_fields(cls, fields: Fields, *, names: ArtifactNames) -> Manifest:
+        """The same, of a record that was parsed already."""
+        fields.check_format("manifest")
         artifacts: list[Artifact] = []
         for kind, list_name in names.lists.items():
             artifacts += fields.records(list_name, partial(Artifact.from_fields, names=names, kind=kind))
@@ -210,7 +215,7 @@ class Manifest:
                 payload=fields.rest(),
             )
         except BadInput as error:
-            raise CorruptRecord(key, str(error)) from None
+            raise CorruptRecord(fields.key, str(error)) from None
 
 
 _OWN_FIELDS = frozenset({"format", *Manifest.__dataclass_fields__} - {"artifacts", "payload", "legacy"})

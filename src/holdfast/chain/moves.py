@@ -21,6 +21,7 @@ __all__ = [
     "find_move",
     "find_ulid",
     "moves_newest_first",
+    "read_hashed_segment",
     "read_segment",
     "shorten",
 ]
@@ -82,11 +83,17 @@ def shorten(handle: ChainHandle, pointer: Pointer) -> Pointer:
 
 
 def read_segment(handle: ChainHandle, segment: int) -> MoveSegment:
+    return read_hashed_segment(handle, segment)[0]
+
+
+def read_hashed_segment(handle: ChainHandle, segment: int) -> tuple[MoveSegment, str]:
+    """A segment, and what its bytes hash to: what the next one must say of it."""
     key = handle.layout.moves_key(segment)
     try:
-        return MoveSegment.decode(handle.records.get(key).data, key=key, segment=segment)
+        data = handle.records.get(key).data
     except ObjectNotFound:
         raise CorruptRecord(key, "a segment of the move log is missing") from None
+    return MoveSegment.decode(data, key=key, segment=segment), content_hash(data)
 
 
 def moves_newest_first(handle: ChainHandle, pointer: Pointer, *, down_to: int = 0) -> Iterator[Move]:

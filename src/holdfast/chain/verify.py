@@ -15,15 +15,14 @@ from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import load_move_target
 from holdfast.chain.legacy import read_mirror
 from holdfast.chain.manifest import Artifact, Manifest
-from holdfast.chain.moves import MOVES_PER_SEGMENT, read_segment
+from holdfast.chain.moves import MOVES_PER_SEGMENT, read_hashed_segment
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, MoveKind, Pointer, broken_succession
 from holdfast.chain.root import root_is_current
 from holdfast.chain.runs import RunRecord, RunState
 from holdfast.chain.tags import read_tags
-from holdfast.codec import content_hash
 from holdfast.errors import Damaged, HoldfastError, ObjectNotFound
 from holdfast.fencing.lock import read_lock
-from holdfast.storage.objects import RecordStore
+from holdfast.storage.objects import RecordStore, sizes_of
 
 __all__ = ["Break", "verify_chain"]
 
@@ -76,15 +75,14 @@ def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[B
     for segment in range(pointer.moves[0].sequence // MOVES_PER_SEGMENT):
         key = handle.layout.moves_key(segment)
         try:
-            found = read_segment(handle, segment)
-            data = handle.records.get(key).data
+            found, found_hash = read_hashed_segment(handle, segment)
         except Damaged as error:
             breaks.append(Break(invariant="I2", key=key, problem=str(error)))
             expected = None
             continue
         if expected is not None and found.previous_hash != expected:
             breaks.append(Break(invariant="I3", key=key, problem="it does not carry the hash of the segment before"))
-        expected = content_hash(data)
+        expected = found_hash
         moves += found.moves
     if expected is not None and pointer.log_hash != expected:
         breaks.append(
@@ -165,12 +163,12 @@ def _check_artifacts(
                     invariant="I3", key=artifact.path, problem="two manifests disagree about its size or checksum"
                 )
     artifacts = list(named.values())
-    infos = handle.store.head_many([artifact.path for artifact in artifacts])
-    for done, (artifact, info) in enumerate(zip(artifacts, infos, strict=True), start=1):
-        if info is None:
+    sizes = sizes_of(handle.store, [artifact.path for artifact in artifacts])
+    for done, (artifact, size) in enumerate(zip(artifacts, sizes, strict=True), start=1):
+        if size is None:
             yield Break(invariant="I6", key=artifact.path, problem="the artifact is missing")
-        elif info.size != artifact.byte_size:
-            problem = f"it has {info.size} bytes instead of {artifact.byte_size}"
+        elif size != artifact.byte_size:
+            problem = f"it has {size} bytes instead of {artifact.byte_size}"
             yield Break(invariant="I6", key=artifact.path, problem=problem)
         elif read_artifacts and (found := _digest(handle, artifact)) != artifact.checksum:
             yield Break(invariant="I6", key=artifact.path, problem=f"its checksum is {found}, not {artifact.checksum}")
