@@ -266,13 +266,16 @@ def succession_problems(previous: Pointer | None, manifest: Manifest) -> list[st
 
 
 def same_target(before: SeenPointer | None, now: SeenPointer) -> bool:
-    """Whether the pointer was only touched in between: the same snapshot is visible, and nothing was published."""
-    return (
-        before is not None
-        and before.pointer.manifest_path == now.pointer.manifest_path
-        and before.pointer.high_water_id == now.pointer.high_water_id
-        and before.pointer.publishing == now.pointer.publishing
-    )
+    """Whether the pointer was only written in place in between, as the collector does: nothing was published or moved.
+
+    The high-water id may have grown all the same: the collector lifts it above the orphans it condemns.
+    """
+    if before is None or before.pointer.publishing != now.pointer.publishing:
+        return False
+    since = [move for move in now.pointer.moves if move.sequence > before.pointer.sequence]
+    if len(since) != now.pointer.sequence - before.pointer.sequence:
+        return False  # so long ago that older moves are in the log: read it again rather than look there
+    return all(move.source_id == move.target_id for move in since)
 
 
 def _require_fresh(seen: SeenPointer | None, token: int) -> None:
