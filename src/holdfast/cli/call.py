@@ -1,0 +1,97 @@
+"""One call of a command: which chain it is about, who asks, and where the answer goes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from holdfast.cli.config import Settings, load_settings
+from holdfast.cli.output import Output, make_output
+from holdfast.errors import BadInput, NotAChain
+
+if TYPE_CHECKING:
+    from holdfast.chain.chain import Chain
+
+__all__ = ["Call", "by_option", "common_options", "snapshot_options", "split_words", "url_argument", "why_option"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+url_argument = click.argument("url", required=False, metavar="[URL]")
+by_option = click.option("--by", metavar="NAME", help="Who the log says did it; HOLDFAST_BY, or user@host:pid.")
+why_option = click.option("--why", default="", metavar="TEXT", help="A reason, kept in the log of moves.")
+
+
+def common_options(function: _F) -> _F:
+    """What every command takes."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(
+        function
+    )
+    return click.option(
+        "--layout",
+        metavar="NAME",
+        help="kv, graph, orchestration or domain:NAME; also the URL's #fragment. Found by looking if not given.",
+    )(function)
+
+
+def snapshot_options(function: _F) -> _F:
+    """The ways to name one snapshot; they exclude each other."""
+    function = click.option("--offset", type=int, metavar="N", help="By its place in `history`; 0 is the newest.")(
+        function
+    )
+    function = click.option("--run-id", metavar="ID", help="By the run that published it.")(function)
+    return click.option("--ref", metavar="REF", help="By its ref, as `history` shows it.")(function)
+
+
+def split_words(words: Sequence[str], needed: int, usage: str) -> tuple[str | None, list[str]]:
+    """Arguments that may begin with a URL: the URL if there is one more than `needed`, and the others."""
+    if len(words) == needed + 1:
+        return words[0], list(words[1:])
+    if len(words) == needed:
+        return None, list(words)
+    raise click.UsageError(f"expected {usage}, got {len(words)} arguments", ctx=click.get_current_context())
+
+
+class Call:
+    """Everything a command needs, made from what was typed and what is configured."""
+
+    def __init__(self, url: str | None, *, layout: str | None, as_json: bool, by: str | None = None) -> None:
+        self.settings: Settings = load_settings()
+        self.output: Output = make_output(as_json=as_json)
+        self._url = url
+        self._layout = layout
+        self.chain: Chain = self._open(by or self.settings.by)
+
+    @property
+    def identity(self) -> str:
+        """URL#layout: what documents call the chain."""
+        return self.chain.handle.identity
+
+    def again(self, command: str, *words: str, **options: object) -> str:
+        """The command line of another command on the same chain."""
+        line = ["holdfast", *command.split()]
+        if self._url is not None:
+            line.append(self._url)
+        line += words
+        if self._layout is not None:
+            line += ["--layout", self._layout]
+        for name, value in options.items():
+            flag = "--" + name.replace("_", "-")
+            line += [flag] if value is True else [flag, str(value)]
+        return shlex.join(line)
+
+    def _open(self, by: str | None) -> Chain:
+        from holdfast.chain.opening import open_chain
+
+        url = self._url if self._url is not None else self.settings.chain
+        if url is None:
+            raise BadInput(
+                "no chain was named; give its URL first, set HOLDFAST_CHAIN, or set `chain` in holdfast.toml"
+            )
+        chain = open_chain(url, layout=self._layout, by=by)
+        keys = [key for key in (chain.layout.pointer_key, chain.layout.mirror_key) if key is not None]
+        if not any(chain.store.head_many(keys)):  # a named layout was not looked for yet
+            raise NotAChain(f"no {chain.layout.name} chain at {chain.store.url!r}: {keys[0]!r} does not exist")
+        return chain
