@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.clock import format_time
-from holdfast.errors import PermitRefused
+from holdfast.errors import LockLost, PermitRefused
 from holdfast.fencing.lock import LockGuard
 from holdfast.fencing.token import FencingToken
 from holdfast.storage.objects import Version
@@ -85,5 +85,9 @@ class PublishPermit:
             raise PermitRefused(
                 f"this permit expired at {format_time(self.expires_at)}; ask the lock's issuer for a new one"
             )
+        try:
+            self.issuer.guard.check()
+        except LockLost as lost:
+            raise PermitRefused(f"the lock behind this permit is no longer held ({lost})") from lost
         self._used = True
         return self.fencing_token
