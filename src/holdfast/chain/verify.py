@@ -7,7 +7,7 @@ invariant of `commit.py` by its number, so a break says which promise it breaks.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from holdfast.chain.collection import read_collection
@@ -91,6 +91,9 @@ def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[B
             )
         )
     moves += pointer.moves
+    if pointer.moves[0].sequence % MOVES_PER_SEGMENT:
+        problem = f"its oldest move is {pointer.moves[0].sequence}, in the middle of a segment: older ones are missing"
+        breaks.append(Break(invariant="I2", key=handle.layout.pointer_key, problem=problem))
     if not breaks:
         breaks += [
             Break(invariant="I2", key=handle.layout.moves_prefix, problem=each) for each in broken_succession(moves)
@@ -125,7 +128,10 @@ def _read_manifests(
     breaks: list[Break] = []
     loaded: dict[int, Manifest] = {}
     hashes = {move.target_id: (move.manifest_hash, move.manifest_path) for move in moves}
+    epoch_before = 0
+    counters: dict[str, int] = {}
     for move in moves:
+        epoch_floor, epoch_before = epoch_before, max(epoch_before, move.epoch)
         if move.kind not in MAKES_VISIBLE or move.target_id in pointer.collected:
             continue
         try:
@@ -147,7 +153,21 @@ def _read_manifests(
         if (manifest.parent_hash, manifest.previous_manifest_path) != (parent or (None, None)):
             problem = "its parent is not the manifest that was visible before it"
             breaks.append(Break(invariant="I3", key=move.manifest_path, problem=problem))
+        if manifest.fencing_token < epoch_floor:
+            problem = f"its fencing token {manifest.fencing_token} is below epoch {epoch_floor}, which came before it"
+            breaks.append(Break(invariant="I5", key=move.manifest_path, problem=problem))
+        breaks += _check_counters(counters, manifest.counters, key=move.manifest_path)
+        counters |= {name: max(value, counters.get(name, value)) for name, value in manifest.counters.items()}
+    remembered = {name: pointer.counters.get(name, 0) for name in counters}
+    breaks += _check_counters(counters, remembered, key=handle.layout.pointer_key)
     return loaded, breaks
+
+
+def _check_counters(before: Mapping[str, int], now: Mapping[str, int], *, key: str) -> Iterator[Break]:
+    """Counters that must not regress have not (S14)."""
+    for name, value in now.items():
+        if value < before.get(name, value):
+            yield Break(invariant="S14", key=key, problem=f"counter {name!r} falls from {before[name]} to {value}")
 
 
 def _check_artifacts(
