@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.config import Settings, load_settings
 from holdfast.cli.output import Output, make_output
-from holdfast.errors import BadInput, NotAChain
+from holdfast.errors import BadInput, NotAChain, ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.chain.chain import Chain
@@ -92,6 +92,14 @@ class Call:
             )
         chain = open_chain(url, layout=self._layout, by=by)
         keys = [key for key in (chain.layout.pointer_key, chain.layout.mirror_key) if key is not None]
-        if not any(chain.store.head_many(keys)):  # a named layout was not looked for yet
-            raise NotAChain(f"no {chain.layout.name} chain at {chain.store.url!r}: {keys[0]!r} does not exist")
+        if not any(_exists(chain, key) for key in keys):  # a named layout was not looked for yet
+            raise NotAChain(f"no {chain.layout.name} chain at {chain.handle.records.url!r}: {keys[0]!r} does not exist")
         return chain
+
+
+def _exists(chain: Chain, key: str) -> bool:
+    try:
+        chain.handle.records.get(key)
+    except ObjectNotFound:
+        return False
+    return True

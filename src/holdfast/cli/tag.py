@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.call import Call, common_options, snapshot_options
+from holdfast.cli.call import Call, by_option, common_options, snapshot_options
 from holdfast.cli.output import Command, Facts, Line, View
 from holdfast.cli.words import tags_text
 from holdfast.errors import BadInput
@@ -22,6 +22,7 @@ __all__ = ["command"]
 @click.argument("words", nargs=-1, metavar="[URL] KEY=VALUE...")
 @snapshot_options
 @click.option("--remove", multiple=True, metavar="KEY", help="Take this tag away; may be given several times.")
+@by_option
 @common_options
 def command(
     words: tuple[str, ...],
@@ -29,6 +30,7 @@ def command(
     run_id: str | None,
     offset: int | None,
     remove: tuple[str, ...],
+    by: str | None,
     layout: str | None,
     as_json: bool,
 ) -> None:
@@ -44,7 +46,7 @@ def command(
     """
     url, pairs = _split(words)
     changes = _changes(pairs, remove)
-    call = Call(url, layout=layout, as_json=as_json)
+    call = Call(url, layout=layout, as_json=as_json, by=by)
     target = call.chain.find(ref=ref, run_id=run_id, offset=offset)
     before = _tags(call.chain, target)
     call.chain.tag(target, changes)
