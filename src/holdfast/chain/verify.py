@@ -53,7 +53,7 @@ def verify_chain(
         return [Break(invariant="I1", key=handle.layout.pointer_key, problem=str(error))]
     breaks += _check_lock(handle, seen)
     if seen is None:
-        return [*breaks, *_check_runs(handle, ())]
+        return [*breaks, *_check_lost_pointer(handle), *_check_runs(handle, ())]
     moves, log_breaks = _read_log(handle, seen.pointer)
     breaks += log_breaks
     breaks += _check_ids(handle, seen.pointer, moves)
@@ -67,12 +67,33 @@ def verify_chain(
     return breaks
 
 
+def _check_lost_pointer(handle: ChainHandle) -> Iterator[Break]:
+    """A chain that has no pointer was never published to, or has lost it: a committed run or a settled log tells
+    (I1)."""
+    settled = any(True for page in handle.records.list(handle.layout.moves_prefix) for _ in page)
+    if settled or any(
+        _is_committed(data, key) for key, data in _records_below(handle.records, handle.layout.run_prefix)
+    ):
+        problem = "the pointer is missing, but snapshots were published"
+        yield Break(invariant="I1", key=handle.layout.pointer_key, problem=problem)
+
+
+def _is_committed(data: bytes, key: str) -> bool:
+    try:
+        return RunRecord.decode(data, key=key).state is RunState.COMMITTED
+    except Damaged:
+        return False  # reported on its own
+
+
 def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[Break]]:
-    """All moves, oldest first; the segments must be there, whole, and hash to what the next one says (I2, I5)."""
+    """All moves, oldest first. Each segment must hash to what the pointer, or the segment after it, says (I2, I3).
+
+    Walked from the pointer down, so that the one whose bytes changed is the one that is named.
+    """
     breaks: list[Break] = []
-    moves: list[Move] = []
-    expected: str | None = None
-    for segment in range(pointer.moves[0].sequence // MOVES_PER_SEGMENT):
+    older: list[tuple[Move, ...]] = []
+    expected = pointer.log_hash
+    for segment in range(pointer.moves[0].sequence // MOVES_PER_SEGMENT - 1, -1, -1):
         key = handle.layout.moves_key(segment)
         try:
             found, found_hash = read_hashed_segment(handle, segment)
@@ -80,16 +101,12 @@ def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[B
             breaks.append(Break(invariant="I2", key=key, problem=str(error)))
             expected = None
             continue
-        if expected is not None and found.previous_hash != expected:
-            breaks.append(Break(invariant="I3", key=key, problem="it does not carry the hash of the segment before"))
-        expected = found_hash
-        moves += found.moves
-    if expected is not None and pointer.log_hash != expected:
-        breaks.append(
-            Break(
-                invariant="I3", key=handle.layout.pointer_key, problem="its log hash is not that of the newest segment"
-            )
-        )
+        if expected is not None and found_hash != expected:
+            problem = f"its bytes hash to {found_hash}, not to {expected}, as what follows it says"
+            breaks.append(Break(invariant="I3", key=key, problem=problem))
+        expected = found.previous_hash
+        older.append(found.moves)
+    moves = [move for found in reversed(older) for move in found]
     moves += pointer.moves
     if pointer.moves[0].sequence % MOVES_PER_SEGMENT:
         problem = f"its oldest move is {pointer.moves[0].sequence}, in the middle of a segment: older ones are missing"
@@ -196,7 +213,8 @@ def _check_artifacts(
 
 
 def _digest(handle: ChainHandle, artifact: Artifact) -> str:
-    """The checksum of the stored bytes, in bounded memory. An algorithm we do not know never equals what is recorded."""
+    """The checksum of the stored bytes, in bounded memory. An algorithm we do not know never equals what is
+    recorded."""
     algorithm, _, _ = artifact.checksum.partition(":")
     if algorithm not in _ALGORITHMS:
         return f"unknown algorithm {algorithm!r}"
