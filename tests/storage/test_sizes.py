@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import InvalidKey
 from holdfast.storage.local import LocalStore
 from holdfast.storage.memory import MemoryStore
-from holdfast.storage.objects import ObjectStore, TellsSizes, sizes_of
+from holdfast.storage.objects import ObjectStore, sizes_of
 from holdfast.testing.faulty import CountingStore
 
 KEYS = ["a/one", "a/none", "a", "a/empty", "a/one/below", "a/one"]
@@ -25,10 +25,6 @@ def test_sizes_are_those_that_a_head_of_each_key_would_tell(kind: str, tmp_path:
     assert sizes_of(store, KEYS) == [5, None, None, 0, None, 5]
     assert sizes_of(store, KEYS) == [None if info is None else info.size for info in store.head_many(KEYS)]
     assert sizes_of(store, []) == []
-
-
-def test_a_store_on_files_tells_sizes_itself(tmp_path: Path) -> None:
-    assert isinstance(LocalStore(tmp_path), TellsSizes)
 
 
 def test_sizes_refuse_a_key_that_leaves_the_store(tmp_path: Path) -> None:

@@ -60,8 +60,17 @@ class Move:
     why: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, object] = field(default_factory=dict)
+    _json: Json | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> Json:
+        """Made once: until it is settled in the log, a move is written again with every write of the pointer."""
+        made = self._json
+        if made is None:
+            made = self._make_json()
+            object.__setattr__(self, "_json", made)
+        return made
+
+    def _make_json(self) -> Json:
         record: Json = {
             "sequence": self.sequence,
             "kind": self.kind.value,

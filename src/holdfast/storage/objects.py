@@ -18,7 +18,7 @@ Stores pickle, so that Spark executors can use them; none touches the network wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NewType, Protocol, runtime_checkable
@@ -30,7 +30,6 @@ __all__ = [
     "ObjectStore",
     "RecordStore",
     "StoredObject",
-    "TellsSizes",
     "Version",
     "sizes_of",
 ]
@@ -160,17 +159,12 @@ class AsyncObjectReader(Protocol):
     async def head(self, key: str) -> ObjectInfo: ...
 
 
-@runtime_checkable
-class TellsSizes(Protocol):
-    """A store that can tell sizes more cheaply than everything else it knows. None has to be one."""
-
-    def sizes(self, keys: Sequence[str]) -> list[int | None]:
-        """The size of each object, in its place; None for a missing one."""
-        ...
-
-
 def sizes_of(store: ObjectStore, keys: Sequence[str]) -> list[int | None]:
-    """The size of each object: what a commit asks of every artifact, and all that it asks."""
-    if isinstance(store, TellsSizes):
-        return store.sizes(keys)
+    """The size of each object, in its place; None for a missing one. It is all that a commit asks of its artifacts.
+
+    A store that can tell sizes more cheaply than the rest of what it knows has a method `sizes`; none has to.
+    """
+    tell: Callable[[Sequence[str]], list[int | None]] | None = getattr(store, "sizes", None)
+    if tell is not None:
+        return tell(keys)
     return [None if info is None else info.size for info in store.head_many(keys)]
