@@ -24,6 +24,7 @@ from holdfast.chain import collect as collecting
 from holdfast.chain import commit, history, purge, reconcile, tags
 from holdfast.chain.collection import CollectionRecord
 from holdfast.chain.diff import Diff, diff_manifests
+from holdfast.chain.fence import protect
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import ManifestRef
 from holdfast.chain.layout import Layout
@@ -118,12 +119,11 @@ class Chain:
             pins=() if base is None else (base.manifest_id,),
         )
         if base is not None:
-            seen = self._look()  # after the pin was written: the collector writes the pointer and then reads the pins
-            if seen is not None and base.manifest_id in seen.pointer.collected:
+            try:
+                self._seen = protect(self.handle, base.manifest_id, by=self.by, why=f"base of run {run.run_id}")
+            except SnapshotCollected:
                 run.fail("its base was collected")
-                raise SnapshotCollected(
-                    f"base snapshot {base.manifest_id} was collected; restore it or build on another"
-                )
+                raise
         return run
 
     def permit(self, guard: LockGuard) -> PublishPermit:
@@ -263,7 +263,7 @@ class Chain:
 
     def tag(self, target: Move, changes: Mapping[str, str | None]) -> None:
         """Merge tags into a snapshot's; a value of None removes one."""
-        tags.tag_snapshot(self.handle, target, changes)
+        tags.tag_snapshot(self.handle, target, changes, by=self.by)
 
     def find_snapshot(self, key: str, value: str) -> ManifestRef:
         """The newest snapshot that is tagged key=value."""

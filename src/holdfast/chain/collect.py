@@ -5,11 +5,12 @@
 3. Condemn snapshots outside the retention, and every object that no kept manifest names and no live run claims.
 4. Write the collection's record, then swap the pointer against the version read in 1: sequence + 1, same target, the condemned
    ids among `collected`. If it was moved meanwhile, start again. This one write is the fence for 2 and the visibility of 3.
-5. Read tags and pins again; what was tagged or pinned before the writer could see the fence is given back.
 
 Why no interleaving breaks it: a publisher that saw its record `writing` read the pointer before that, hence before the sweep, hence
 before the fence: its swap was already in (then 4 fails and the next look sees it) or fails (then it finds `swept`). Orphan
-manifests found in 1 were built on a pointer no newer than the one read in 1; their sequence is taken by the fence.
+manifests found in 1 were built on a pointer no newer than the one read in 1; their sequence is taken by the fence. Whoever tags or
+pins a snapshot touches the pointer after writing the tag or pin: before 4, and the swap fails; or after it, and they see that the
+snapshot is gone.
 """
 
 from __future__ import annotations
@@ -30,12 +31,11 @@ from holdfast.chain.survey import (
     kept_moves,
     last_published,
     load_kept,
-    read_protection,
     survey_chain,
 )
 from holdfast.errors import BadInput, Conflict, Damaged, VersionConflict
 
-__all__ = ["CollectionPlan", "collect", "give_back", "plan_collection"]
+__all__ = ["CollectionPlan", "collect", "plan_collection"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,31 +228,7 @@ def _enforce(
     fenced = write_in_place(handle, seen, kind=MoveKind.COLLECT, by=by, why=why, change=condemn, commit_ulid=collection)
     if fenced is None:
         return None
-    rescued = give_back(handle, fenced, plan.snapshots)
-    return replace(
-        plan,
-        collection=collection,
-        snapshots=tuple(move for move in plan.snapshots if move.target_id not in rescued),
-    )
-
-
-def give_back(handle: ChainHandle, seen: SeenPointer, leaving: tuple[Move, ...]) -> set[int]:
-    """Un-collect snapshots that somebody tagged or pinned before the fence could tell them. Returns their ids."""
-    for attempt in range(handle.attempts_max):
-        protection = read_protection(handle)  # after the fence: whoever protects from now on sees it
-        rescued = {
-            move.target_id for move in leaving if move.target_id in seen.pointer.collected and protection.covers(move)
-        }
-        if not rescued:
-            return rescued
-        change = lambda pointer: replace(pointer, collected=pointer.collected.remove(rescued))  # noqa: E731
-        why = "tagged or pinned while it was collected"
-        if write_in_place(handle, seen, kind=MoveKind.RESTORE, by="collector", why=why, change=change) is not None:
-            return rescued
-        handle.back_off(attempt)
-        found = handle.read_pointer()
-        seen = seen if found is None else found
-    raise Conflict(f"the pointer kept changing for {handle.attempts_max} attempts; collect again before you purge")
+    return replace(plan, collection=collection)
 
 
 def _manifest_id(handle: ChainHandle, key: str) -> int:

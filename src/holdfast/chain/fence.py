@@ -10,9 +10,9 @@ from collections.abc import Callable
 from holdfast.chain.commit import Landed, Lost, Undecided, move_pointer
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.pointer import Move, MoveKind, Pointer
-from holdfast.errors import Conflict, NotAChain, StoreUnavailable
+from holdfast.errors import Conflict, NotAChain, SnapshotCollected, StoreUnavailable
 
-__all__ = ["touch", "write_in_place"]
+__all__ = ["protect", "touch", "write_in_place"]
 
 
 def in_place(
@@ -69,6 +69,25 @@ def touch(handle: ChainHandle, *, by: str, why: str, above_ulid: str | None = No
             return seen
         ulid = handle.ulid(after=max(seen.pointer.commit_ulid, above_ulid or ""))
         now = write_in_place(handle, seen, kind=MoveKind.FENCE, by=by, why=why, commit_ulid=ulid)
+        if now is not None:
+            return now
+        handle.back_off(attempt)
+    raise Conflict(f"the pointer kept changing for {handle.attempts_max} attempts; try again")
+
+
+def protect(handle: ChainHandle, manifest_id: int, *, by: str, why: str) -> SeenPointer:
+    """Make sure that a tag or pin which was just written counts: touch the pointer while `manifest_id` is not collected.
+
+    A collector that read the tags and runs before it was written also read the pointer before, so its swap fails and it looks
+    again. One whose swap was first has collected the snapshot, and this raises SnapshotCollected.
+    """
+    for attempt in range(handle.attempts_max):
+        seen = handle.read_pointer()
+        if seen is None:
+            raise NotAChain(f"no {handle.layout.name} chain at {handle.records.url!r}")
+        if manifest_id in seen.pointer.collected:
+            raise SnapshotCollected(f"snapshot {manifest_id} was collected; `holdfast gc restore` may bring it back")
+        now = write_in_place(handle, seen, kind=MoveKind.FENCE, by=by, why=why)
         if now is not None:
             return now
         handle.back_off(attempt)

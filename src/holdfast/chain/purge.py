@@ -1,11 +1,12 @@
 """Purge: delete what a collection condemned, after its grace period; restore: take a collection back (S39).
 
 1. Mark the collection `purging` in the pointer: from here on it cannot be restored.
-2. Read tags and pins again and give back what they protect; load every manifest of the history, and keep what it names.
+2. Load every manifest of the history, and keep what it names.
 3. Delete the rest, artifacts before manifests before run records.
 4. Drop the collection from the pointer. A purge that was killed is taken up at 2 by the next.
 
-The grace period is for people who change their minds. Safety does not rest on it: a condemned key is never used again (keys are
+The grace period is for people who change their minds. Safety does not rest on it: nobody can tag, pin or point to a collected snapshot
+(`fence.protect`), and a condemned key is never used again (keys are
 unique to an attempt, ids are above the high-water mark), so even a purge that was paused for days deletes only garbage.
 """
 
@@ -15,13 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.chain.collect import give_back
 from holdfast.chain.collection import CollectionRecord, Condemned, read_collection
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import published_moves, require_pointer
-from holdfast.chain.moves import moves_newest_first
-from holdfast.chain.pointer import MAKES_VISIBLE, MoveKind, PendingCollection, Pointer
+from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord, RunState
 from holdfast.chain.survey import load_kept
 from holdfast.errors import BadInput, Conflict, ObjectNotFound
@@ -104,14 +103,6 @@ def _purge_one(
     )
     if seen is None:
         return [], []  # restored, or purged by somebody else, meanwhile
-    members = set(record.snapshots)
-    leaving = tuple(
-        move
-        for move in moves_newest_first(handle, seen.pointer)
-        if move.kind in MAKES_VISIBLE and move.target_id in members
-    )
-    if give_back(handle, seen, leaving):
-        seen = require_pointer(handle)
     doomed, spared = _to_delete(handle, seen.pointer, record)
     for start in range(0, len(doomed), _BATCH):
         batch = doomed[start : start + _BATCH]

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.chain.collect import plan_collection, sweep
+from holdfast.chain.fence import touch
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.history import require_pointer
 from holdfast.chain.legacy import mirror_is_current, sync_mirror
 from holdfast.chain.root import root_is_current, sync_root
 from holdfast.chain.runs import RunState
-from holdfast.chain.survey import Fate, fate_of, last_published, survey_chain
+from holdfast.chain.survey import Fate, Survey, fate_of, last_published, survey_chain
 from holdfast.errors import CorruptRecord, Damaged
 from holdfast.fencing.lock import LockRecord, read_lock
 
@@ -52,7 +53,7 @@ def reconcile(handle: ChainHandle, *, by: str, enforce: bool = False) -> list[Fi
         )
     if pointer.publishing == "legacy":
         return findings  # which runs are in use cannot be told while the pointer does not say
-    return findings + _runs(handle, enforce=enforce) + _orphans(handle)
+    return findings + _runs(handle, by=by, enforce=enforce) + _orphans(handle)
 
 
 def _is_current(check: object, handle: ChainHandle) -> bool:
@@ -63,11 +64,20 @@ def _is_current(check: object, handle: ChainHandle) -> bool:
         return False
 
 
-def _runs(handle: ChainHandle, *, enforce: bool) -> list[Finding]:
+def _sweep_and_fence(handle: ChainHandle, survey: Survey, *, by: str) -> None:
+    """As the collector does it: who read the pointer before its run was swept must fail, or be seen to have published."""
+    fates = sweep(handle, survey)
+    newly = [record for record, _ in survey.runs if record.state is not RunState.SWEPT]
+    if any(fates[record.run_id] is Fate.ABANDONED for record in newly):
+        touch(handle, by=by, why="reconcile: runs were swept")
+        sweep(handle, survey_chain(handle))
+
+
+def _runs(handle: ChainHandle, *, by: str, enforce: bool) -> list[Finding]:
     """Published runs whose record was never closed, and abandoned ones."""
     survey = survey_chain(handle)
     if enforce:
-        sweep(handle, survey)
+        _sweep_and_fence(handle, survey, by=by)
     found = []
     published = last_published(survey.moves)
     for record, _ in survey.runs:

@@ -24,13 +24,11 @@ from holdfast.storage.objects import ObjectInfo, Version
 
 __all__ = [
     "Fate",
-    "Protection",
     "Survey",
     "fate_of",
     "kept_moves",
     "last_published",
     "load_kept",
-    "read_protection",
     "survey_chain",
 ]
 
@@ -111,22 +109,6 @@ def fate_of(handle: ChainHandle, record: RunRecord, published: Mapping[str, int]
     return Fate.ABANDONED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """What keeps a snapshot besides the retention: tags, and live runs that build on it."""
-
-    tags: TagBook
-    pinned: frozenset[int]
-
-    def covers(self, move: Move) -> bool:
-        return move.target_id in self.pinned or bool(tags_of(self.tags, move))
-
-
-def read_protection(handle: ChainHandle) -> Protection:
-    tags, _ = read_tags(handle)
-    return Protection(tags=tags, pinned=_pinned(handle, tuple(list_runs(handle))))
-
-
 def _pinned(handle: ChainHandle, runs: tuple[tuple[RunRecord, Version], ...]) -> frozenset[int]:
     now = handle.clock.now()
     return frozenset(
@@ -139,11 +121,14 @@ def _pinned(handle: ChainHandle, runs: tuple[tuple[RunRecord, Version], ...]) ->
 
 def kept_moves(handle: ChainHandle, survey: Survey, retention: int) -> list[Move]:
     """The newest `retention` snapshots, the pointer's target, every tagged one, and what live runs build on."""
-    protection = Protection(tags=survey.tags, pinned=_pinned(handle, survey.runs))
+    pinned = _pinned(handle, survey.runs)
     return [
         move
         for position, move in enumerate(survey.published)
-        if position < retention or move.target_id == survey.seen.pointer.manifest_id or protection.covers(move)
+        if position < retention
+        or move.target_id == survey.seen.pointer.manifest_id
+        or move.target_id in pinned
+        or tags_of(survey.tags, move)
     ]
 
 

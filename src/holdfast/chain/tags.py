@@ -1,8 +1,8 @@
 """Tags: key=value per snapshot, in one object beside the manifests (S36).
 
 Manifests stay immutable and their hashes hold. Tags given at birth are inside the manifest and its move; later ones are here,
-and the last value wins. Tagging and collecting meet without a lock: the tagger writes the tag and then reads the pointer; the
-collector writes the pointer and then reads the tags. At least one of them sees the other.
+and the last value wins. Tagging and collecting meet at the pointer: the tagger writes the tag and then touches the pointer, and the
+collector's swap counts only against the pointer that it read before the tags (`fence.protect`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from holdfast.chain.fence import protect
 from holdfast.chain.handle import ChainHandle
-from holdfast.chain.history import ManifestRef, published_moves, ref_from_move, require_pointer
+from holdfast.chain.history import ManifestRef, published_moves, ref_from_move
 from holdfast.chain.ids import format_manifest_id, parse_manifest_id
 from holdfast.chain.pointer import Move, Pointer
 from holdfast.codec import Fields, encode_record, format_stamp
@@ -98,24 +99,30 @@ def tags_of(book: TagBook, move: Move) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def tag_snapshot(handle: ChainHandle, target: Move, tags: Mapping[str, str | None]) -> None:
+def tag_snapshot(handle: ChainHandle, target: Move, tags: Mapping[str, str | None], *, by: str) -> None:
     """Merge tags into a snapshot's, last wins; a value of None removes one. SnapshotCollected if the collector was first."""
     for name, value in tags.items():
         _check(name, value)
     before = _merge(handle, target.target_id, tags)
-    if target.target_id in require_pointer(handle).pointer.collected:  # after the write: see the module's head
+    if all(value is None for value in tags.values()):
+        return  # taking a tag away protects nothing
+    try:
+        protect(handle, target.target_id, by=by, why=f"tag {', '.join(sorted(tags))}")  # see the module's head
+    except SnapshotCollected:
         _merge(handle, target.target_id, {name: before.get(name) for name in tags})
         raise SnapshotCollected(
             f"snapshot {handle.layout.ref_of(target.manifest_path)} was collected; restore it, then tag it"
-        )
+        ) from None
 
 
 def _merge(handle: ChainHandle, manifest_id: int, tags: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """Write tags by compare-and-swap; return what the snapshot had before."""
     writer = handle.token()
+    first: Mapping[str, str | None] | None = None
     for attempt in range(handle.attempts_max):
         book, version = read_tags(handle)
         before = book.snapshots.get(manifest_id, {})
+        first = before if first is None else first  # a second look may find what we wrote ourselves
         after = TagBook(
             revision=book.revision + 1,
             writer=writer,
@@ -127,7 +134,7 @@ def _merge(handle: ChainHandle, manifest_id: int, tags: Mapping[str, str | None]
                 handle.records.put_new(handle.layout.tags_key, after.encode())
             else:
                 handle.records.swap(handle.layout.tags_key, after.encode(), expected=version)
-            return before
+            return first
         except (AlreadyExists, VersionConflict, StoreUnavailable):
             # Merging again is harmless: whether or not the first write landed, the result is the same.
             handle.back_off(attempt)
