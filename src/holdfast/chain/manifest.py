@@ -181,9 +181,26 @@ class Manifest:
             "counters": dict(self.counters),
             "inputs": [pin.to_json() for pin in self.inputs],
         }
+        self._require_spellable(names)
         for kind, list_name in names.lists.items():
             record[list_name] = [artifact.to_json(names) for artifact in self.artifacts if artifact.kind == kind]
         return encode_record(record | dict(self.payload))
+
+    def _require_spellable(self, names: ArtifactNames) -> None:
+        """Nothing may get lost on the way: each artifact has a list, and no field of the model takes the place of one."""
+        for artifact in self.artifacts:
+            if artifact.kind not in names.lists:
+                raise BadInput(
+                    f"artifact {artifact.path!r} is of kind {artifact.kind!r}; use {' or '.join(names.lists)}"
+                )
+            taken = {names.path, names.row_count, "byte_size", "checksum"} & set(artifact.detail)
+            if taken:
+                raise BadInput(
+                    f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}"
+                )
+        taken = set(names.lists.values()) & set(self.payload)
+        if taken:
+            raise BadInput(f"payload may not use the manifest's own field {min(taken)!r}")
 
     @classmethod
     def decode(cls, data: bytes, *, key: str, names: ArtifactNames) -> Manifest:

@@ -174,14 +174,18 @@ class PendingCollection:
     collection: str
     at: datetime
     purging: bool = False
+    unknown: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        return {"collection": self.collection, "at": format_time(self.at), "purging": self.purging}
+        return {"collection": self.collection, "at": format_time(self.at), "purging": self.purging, **self.unknown}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> PendingCollection:
         return cls(
-            collection=fields.text("collection"), at=fields.time("at"), purging=fields.rest().get("purging") is True
+            collection=fields.text("collection"),
+            at=fields.time("at"),
+            purging=fields.rest().pop("purging", False) is True,
+            unknown=fields.rest(),
         )
 
 
