@@ -55,7 +55,9 @@ __all__ = [
     "Superseded",
     "Undecided",
     "Unknown",
+    "bookkeep",
     "classify",
+    "highest_id",
     "move_pointer",
     "publish",
     "require_artifacts",
@@ -210,7 +212,7 @@ def publish(
         move = _publish_move(handle, manifest, path, data, seen=seen, by=by, why=why)
         match move_pointer(handle, seen, _next_pointer(seen, move, draft)):
             case Landed(now):
-                repairs = _bookkeep(run) + (() if finish is None else finish(manifest, data))
+                repairs = bookkeep(run) + (() if finish is None else finish(manifest, data))
                 return Committed(
                     commit_ulid=manifest.commit_ulid,
                     manifest=manifest,
@@ -341,7 +343,7 @@ def _write_manifest(
         except AlreadyExists:
             if _is_ours(handle, path, data):
                 return manifest, path, data
-            manifest_id = max(manifest_id, _highest_id(handle, above=manifest_id)) + 1
+            manifest_id = max(manifest_id, highest_id(handle, above=manifest_id)) + 1
             published_at += timedelta(microseconds=1)
     raise Conflict(f"no free manifest id was found in {handle.attempts_max} attempts above {manifest_id}")
 
@@ -353,7 +355,7 @@ def _is_ours(handle: ChainHandle, path: str, data: bytes) -> bool:
         return False  # cannot tell: take the next id, and leave this one to the collector
 
 
-def _highest_id(handle: ChainHandle, *, above: int) -> int:
+def highest_id(handle: ChainHandle, *, above: int) -> int:
     """The highest id that any manifest has, published or not. Listing is the exception here: only after meeting an orphan."""
     highest = above
     for page in handle.records.list(handle.layout.manifest_prefix, after=handle.layout.manifest_id_key(above)):
@@ -407,7 +409,7 @@ def _next_pointer(seen: SeenPointer | None, move: Move, draft: ManifestDraft) ->
     )
 
 
-def _bookkeep(run: Run) -> tuple[str, ...]:
+def bookkeep(run: Run) -> tuple[str, ...]:
     """Close the run record. The snapshot is visible whatever happens here."""
     try:
         run.mark_committed()

@@ -21,6 +21,8 @@ from holdfast.chain.commit import (
     Superseded,
     Undecided,
     Unknown,
+    bookkeep,
+    highest_id,
     move_pointer,
     require_artifacts,
 )
@@ -95,7 +97,9 @@ def adopt_legacy(handle: ChainHandle, *, by: str) -> SeenPointer | None:
     mirror = read_mirror(handle)
     if mirror is None:
         return None
-    return _adopt(handle, mirror, seen=None, by=by, why="first pointer publish") or handle.read_pointer()
+    seen = _adopt(handle, mirror, seen=None, by=by, why="first pointer publish") or handle.read_pointer()
+    sync_root(handle)
+    return seen
 
 
 def _require_mirror(handle: ChainHandle) -> None:
@@ -121,20 +125,12 @@ def _fence_mirror(handle: ChainHandle) -> Mirror | None:
 def _adopt(handle: ChainHandle, mirror: Mirror, *, seen: SeenPointer | None, by: str, why: str) -> SeenPointer | None:
     """Make the legacy manifest, byte for byte, a snapshot of the chain. None if the pointer was moved meanwhile."""
     floor = handle.layout.first_id if seen is None else seen.pointer.high_water_id + 1
-    manifest_id = max(floor, mirror.manifest.manifest_id)
-    path = handle.layout.manifest_key(
-        manifest_id, published_at=mirror.manifest.published_at, run_id=mirror.manifest.run_id
-    )
-    try:
-        handle.records.put_new(path, mirror.data)
-    except AlreadyExists:
-        if handle.records.get(path).data != mirror.data:
-            raise InvariantViolation(f"{path!r} holds another manifest than the one to adopt") from None
+    manifest_id, path = _copy(handle, mirror, manifest_id=max(floor, mirror.manifest.manifest_id))
     move = Move(
         sequence=0 if seen is None else seen.pointer.sequence + 1,
         kind=MoveKind.ADOPT,
         commit_ulid=handle.ulid(
-            after=None if seen is None else max(seen.pointer.commit_ulid, mirror.manifest.commit_ulid)
+            after=max("" if seen is None else seen.pointer.commit_ulid, mirror.manifest.commit_ulid) or None
         ),
         source_id=None if seen is None else seen.pointer.manifest_id,
         target_id=manifest_id,
@@ -169,6 +165,22 @@ def _adopt(handle: ChainHandle, mirror: Mirror, *, seen: SeenPointer | None, by:
             raise StoreUnavailable(f"the store did not say whether the pointer was written ({reason})")
 
 
+def _copy(handle: ChainHandle, mirror: Mirror, *, manifest_id: int) -> tuple[int, str]:
+    """Put the legacy manifest among the snapshots. A copy that a crashed adoption left of an older one is stepped over (S21)."""
+    for _ in range(handle.attempts_max):
+        path = handle.layout.manifest_key(
+            manifest_id, published_at=mirror.manifest.published_at, run_id=mirror.manifest.run_id
+        )
+        try:
+            handle.records.put_new(path, mirror.data)
+            return manifest_id, path
+        except AlreadyExists:
+            if handle.records.get(path).data == mirror.data:
+                return manifest_id, path
+            manifest_id = highest_id(handle, above=manifest_id) + 1
+    raise Conflict(f"no free manifest id was found in {handle.attempts_max} attempts above {manifest_id}")
+
+
 def publish_legacy(
     handle: ChainHandle, draft: ManifestDraft, *, run: Run, permit: PublishPermit, seen: SeenPointer
 ) -> Outcome:
@@ -177,7 +189,8 @@ def publish_legacy(
     mirror = read_mirror(handle)
     if key is None or mirror is None:
         raise InvariantViolation("the legacy manifest is missing; switch back to pointer publishing")
-    if FENCE_FIELD in mirror.manifest.payload:
+    # After the mirror was read: whoever switches back fences it first, so either this sees that or the swap below fails.
+    if FENCE_FIELD in mirror.manifest.payload or require_pointer(handle).pointer.publishing != "legacy":
         raise Conflict("this chain is being switched back to pointer publishing; try again in a moment")
     token = permit.use(chain=handle.identity).sequence
     epoch = max(seen.pointer.epoch, mirror.manifest.epoch)
@@ -219,7 +232,6 @@ def publish_legacy(
                 return Superseded(commit_ulid=manifest.commit_ulid, winner=seen.pointer.last_move)
             if now is None or content_hash(data) not in (now.hash, now.manifest.parent_hash):
                 break  # others have gone on, and the legacy path keeps no log that could tell
-        run.mark_committed()
         return Committed(
             commit_ulid=manifest.commit_ulid,
             manifest=manifest,
@@ -227,6 +239,7 @@ def publish_legacy(
             manifest_hash=content_hash(data),
             ref=key,
             seen=seen,
+            repair_pending=bookkeep(run),
         )
     return Unknown(
         commit_ulid=manifest.commit_ulid, reason="the legacy manifest does not tell whether this commit was in it"
