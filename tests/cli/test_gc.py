@@ -34,7 +34,7 @@ def test_collect_says_exactly_what_would_go(holdfast: Program, users: DataSet) -
     assert [one["run_id"] for one in data["snapshots"]] == ["run-2"]
     assert sorted(one["run_id"] for one in data["kept"]) == ["run-1", "run-3", "run-4"]
     assert sorted(one["what"] for one in data["condemned"]) == ["artifact", "manifest", "run"]
-    assert "Would collect 1 snapshot, keeping 3." in out
+    assert "Would collect 1 snapshot: 3 snapshots kept, 1 of them because visible, tagged or in use." in out
     assert "1 artifact, 1 manifest, 1 run record" in out
     assert users.refs()[2] in out
 

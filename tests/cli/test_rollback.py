@@ -104,6 +104,14 @@ def test_a_damaged_neighbour_does_not_stand_in_the_way_of_a_rollback(
     assert f"Could not look into {broken.folder.as_uri()}#kv" in result.out
 
 
+def test_a_damaged_snapshot_can_be_seen_and_rolled_back(holdfast: Program, users: DataSet) -> None:
+    (users.folder / users.chain.find(offset=0).manifest_path).write_text("{")
+
+    assert holdfast("history", users, "--json").data["snapshots"][0]["current"] is True
+    assert holdfast("rollback", users, "--json").data["current"]["run_id"] == "run-3"
+    assert "is damaged" in holdfast.fails("forward", users, code=6)
+
+
 def test_rolling_back_to_what_is_visible_changes_nothing(holdfast: Program, users: DataSet) -> None:
     before = users.listing()
 

@@ -15,7 +15,9 @@ __all__ = ["command"]
 @click.group(name="gc", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Take old snapshots away in two steps: collect (can be restored), then purge (deletes).
+    """Collect old snapshots, restore them, or delete them.
+
+    Two steps: what is collected is out of sight and can be restored; what is purged is gone.
 
     \b
     Examples:

@@ -67,10 +67,10 @@ def command(
 def _parts(call: Call, plan: CollectionPlan, *, keep: int, apply: bool) -> list[Part]:
     warnings = [Line(f"Stays, because it cannot be read: {problem}", style="yellow") for problem in plan.unreadable]
     if plan.is_empty:
-        return [Line(f"There is nothing to collect: {count(len(plan.kept), 'snapshot')} kept."), *warnings]
+        return [Line(f"There is nothing to collect: {_kept(plan, keep)}."), *warnings]
     verb = "Collected" if apply else "Would collect"
     parts: list[Part] = [
-        Line(f"{verb} {count(len(plan.snapshots), 'snapshot')}, keeping {len(plan.kept)}.", style="bold"),
+        Line(f"{verb} {count(len(plan.snapshots), 'snapshot')}: {_kept(plan, keep)}.", style="bold"),
     ]
     if plan.condemned:
         parts.append(
@@ -90,3 +90,10 @@ def _parts(call: Call, plan: CollectionPlan, *, keep: int, apply: bool) -> list[
     elif not apply:
         parts += [Line("This was a dry run."), Command("do it", call.again("gc collect", retention=keep, apply=True))]
     return parts
+
+
+def _kept(plan: CollectionPlan, keep: int) -> str:
+    """How many stay, and why that may be more than was asked for."""
+    beyond = len(plan.kept) - keep
+    why = f", {beyond} of them because visible, tagged or in use" if beyond > 0 else ""
+    return f"{count(len(plan.kept), 'snapshot')} kept{why}"

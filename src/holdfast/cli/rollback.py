@@ -43,7 +43,7 @@ def command(
     layout: str | None,
     as_json: bool,
 ) -> None:
-    """Make an older snapshot the visible one; without --ref, --run-id or --offset the one before.
+    """Make an older snapshot the visible one. Without --ref, --run-id or --offset: the one before.
 
     Nothing is deleted: `holdfast forward` undoes it. Names every published snapshot that was built from what is
     taken back.

@@ -22,7 +22,9 @@ __all__ = ["command"]
 @click.option("--settle", is_flag=True, help="If it may still land, see to it that it cannot, and answer again.")
 @common_options
 def command(words: tuple[str, ...], settle: bool, layout: str | None, as_json: bool) -> None:
-    """Say what became of a commit whose answer was lost: committed, superseded or never published, for good.
+    """Say what became of a commit whose answer was lost.
+
+    Committed, superseded and never published are for good.
 
     "open" means that it may still land: ask again, or settle it with --settle.
 

@@ -23,7 +23,7 @@ _SAYS = {
 @by_option
 @common_options
 def command(words: tuple[str, ...], why: str, by: str | None, layout: str | None, as_json: bool) -> None:
-    """Switch a chain to legacy-only writes, or back to publishing by its pointer.
+    """Switch to legacy-only writes, or back to the pointer.
 
     To legacy it is refused until root and legacy manifest are current. Readers keep working at every step.
 

@@ -35,7 +35,7 @@ class _Counted:
 @common_options
 @click.pass_context
 def command(context: click.Context, url: str | None, quick: bool, layout: str | None, as_json: bool) -> None:
-    """Walk from the pointer to the bytes, hash by hash, and list every break. Changes nothing.
+    """Check everything, pointer to bytes, and list every break. Changes nothing.
 
     The exit code is 6 if anything is broken.
 
