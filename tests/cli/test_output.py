@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.call import without_password
 from holdfast.cli.output import Column, fit
 from holdfast.cli.words import duration_text, parse_duration, shorten, size_text
 from holdfast.errors import BadInput
@@ -115,3 +116,17 @@ def test_columns_give_way_by_what_they_can_spare() -> None:
     assert fit(columns, rows, None) == [10, 40, 10]
     assert fit(columns, rows, 40) == [10, 16, 10]
     assert fit(columns, rows, 10) == [10, 5, 8]
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("postgresql://ada:secret@host:5432/db?chain=users", "postgresql://ada@host:5432/db?chain=users"),
+        ("postgresql://ada:se%40cret@host/db#kv", "postgresql://ada@host/db#kv"),
+        ("postgresql://ada@host/db", "postgresql://ada@host/db"),
+        ("./users#kv", "./users#kv"),
+        ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
+    ],
+)
+def test_no_password_is_printed_into_the_commands_to_type_next(url: str, shown: str) -> None:
+    assert without_password(url) == shown

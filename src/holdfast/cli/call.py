@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 
@@ -15,7 +16,16 @@ from holdfast.errors import BadInput, NotAChain, ObjectNotFound
 if TYPE_CHECKING:
     from holdfast.chain.chain import Chain
 
-__all__ = ["Call", "by_option", "common_options", "snapshot_options", "split_words", "url_argument", "why_option"]
+__all__ = [
+    "Call",
+    "by_option",
+    "common_options",
+    "snapshot_options",
+    "split_words",
+    "url_argument",
+    "why_option",
+    "without_password",
+]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -54,6 +64,15 @@ def split_words(words: Sequence[str], needed: int, usage: str) -> tuple[str | No
     raise click.UsageError(f"expected {usage}, got {len(words)} arguments", ctx=click.get_current_context())
 
 
+def without_password(url: str) -> str:
+    """A URL as it may be printed. A database takes its password from its own environment too."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    account, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{account.partition(':')[0]}@{host}"))
+
+
 class Call:
     """Everything a command needs, made from what was typed and what is configured."""
 
@@ -73,7 +92,7 @@ class Call:
         """The command line of another command on the same chain."""
         line = ["holdfast", *command.split()]
         if self._url is not None:
-            line.append(self._url)
+            line.append(without_password(self._url))
         line += words
         if self._layout is not None:
             line += ["--layout", self._layout]
