@@ -221,8 +221,10 @@ class Chain:
         records: AsyncObjectReader | None = None,
         max_fallback_attempts: int = 3,
     ) -> AsyncChainReader[_T]:
+        # Records in a database have an async half of their own; the artifacts' store knows nothing of them.
+        half: Callable[[], AsyncObjectReader] = getattr(self.handle.records, "as_async", self.store.as_async)
         return await AsyncChainReader.open(
-            self.handle, records or self.store.as_async(), load=load, max_fallback_attempts=max_fallback_attempts
+            self.handle, records or half(), load=load, max_fallback_attempts=max_fallback_attempts
         )
 
     # -- moving the pointer ------------------------------------------------------------------------------------------
