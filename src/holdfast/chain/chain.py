@@ -38,7 +38,7 @@ from holdfast.chain.runs import Run, register_run
 from holdfast.chain.switch import adopt_legacy, publish_legacy, switch_to_legacy, switch_to_pointer
 from holdfast.chain.verdict import Verdict, status
 from holdfast.chain.verify import Break, verify_chain
-from holdfast.errors import Conflict, SnapshotCollected, SnapshotNotFound, StoreError
+from holdfast.errors import Conflict, Damaged, SnapshotCollected, SnapshotNotFound, StoreError
 from holdfast.fencing import LockGuard, PermitIssuer, PublishPermit, acquire_lock
 from holdfast.storage.objects import AsyncObjectReader, ObjectStore, Version
 from holdfast.storage.probe import ensure_safe
@@ -355,7 +355,7 @@ class Chain:
             self._mirror_version = write_mirror(self.handle, data, known=self._mirror_version)
             if first:
                 sync_root(self.handle)
-        except (StoreError, Conflict):
+        except (StoreError, Conflict, Damaged):  # whatever it is, the commit has happened
             self._mirror_version = None
             return ("legacy mirror", "root") if first else ("legacy mirror",)
         return () if self._mirror_version is not None else self._mirror()
@@ -363,7 +363,7 @@ class Chain:
     def _mirror(self) -> tuple[str, ...]:
         try:
             self._mirror_version = sync_mirror(self.handle)
-        except (StoreError, Conflict):
+        except (StoreError, Conflict, Damaged):
             self._mirror_version = None
             return ("legacy mirror",)
         return ()
