@@ -1,7 +1,8 @@
 """How records become bytes and come back: pretty JSON out, checked fields in.
 
-A record keeps every field it does not know (`Fields.rest`) and writes it back, and refuses a format whose major version is
-higher than its own (S9). A field that is missing or of the wrong type is `CorruptRecord`, which names the key it was read from.
+A record keeps every field it does not know (`Fields.rest`) and writes it back, and refuses a format whose major version
+is higher than its own (S9). A field that is missing or of the wrong type is `CorruptRecord`, which names the key it was
+read from.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Fields:
             raise CorruptRecord(self.key, f"format {stamp!r} is not holdfast.{kind}/MAJOR.MINOR")
         if int(major) > FORMAT_MAJOR:
             raise UnsupportedFormat(
-                f"{self.key!r} has format {stamp!r}, newer than this release reads ({format_stamp(kind)}); upgrade Holdfast"
+                f"{self.key!r} has format {stamp!r}, newer than this release reads ({format_stamp(kind)}); "
+                "upgrade Holdfast"
             )
 
     def _take(self, name: str, kind: type[_T], expected: str) -> _T:

@@ -25,7 +25,7 @@ from holdfast.chain import commit, history, purge, reconcile, tags
 from holdfast.chain.collection import CollectionRecord
 from holdfast.chain.diff import Diff, diff_manifests
 from holdfast.chain.fence import protect
-from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import ManifestRef
 from holdfast.chain.layout import Layout
 from holdfast.chain.legacy import sync_mirror, write_mirror
@@ -84,7 +84,10 @@ class Chain:
     def lock(
         self, *, operation: str = "publish", holder: str | None = None, ttl_s: float = LOCK_TTL_S_DEFAULT
     ) -> LockGuard:
-        """Take the chain's lock. Its token is above every epoch the pointer has seen, even if the lock file was lost."""
+        """Take the chain's lock.
+
+        Its token is above every epoch the pointer has seen, even if the lock file was lost.
+        """
         ensure_safe(self.handle.records, self.layout.probe_key)
         self._look()
         return acquire_lock(
@@ -127,7 +130,8 @@ class Chain:
         return run
 
     def permit(self, guard: LockGuard) -> PublishPermit:
-        """The right to publish once against the pointer as this chain last saw it; costs no request while that is known."""
+        """The right to publish once against the pointer as this chain last saw it; costs no request while that is
+        known."""
         if self._seen is None:
             self._look()
         expected = None if self._seen is None else self._seen.version
@@ -284,9 +288,7 @@ class Chain:
 
     # -- keeping house -----------------------------------------------------------------------------------------------
 
-    def verify(
-        self, *, read_artifacts: bool = True, progress: Callable[[int, int], None] = lambda done, total: None
-    ) -> list[Break]:
+    def verify(self, *, read_artifacts: bool = True, progress: Progress = no_progress) -> list[Break]:
         """Every break from the pointer to the bytes."""
         return verify_chain(self.handle, read_artifacts=read_artifacts, progress=progress)
 
@@ -307,7 +309,7 @@ class Chain:
         self,
         *,
         grace_s: float = purge.GRACE_S_DEFAULT,
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        progress: Progress = no_progress,
     ) -> purge.Purged:
         """Delete what was collected longer than `grace_s` ago."""
         return purge.purge(self.handle, by=self.by, grace_s=grace_s, progress=progress)

@@ -3,14 +3,15 @@
 1. Look at the chain (`survey.py`), the pointer first.
 2. Runs whose lease is gone: compare-and-swap their records to `swept`, unless the log says they were published.
 3. Condemn snapshots outside the retention, and every object that no kept manifest names and no live run claims.
-4. Write the collection's record, then swap the pointer against the version read in 1: sequence + 1, same target, the condemned
-   ids among `collected`. If it was moved meanwhile, start again. This one write is the fence for 2 and the visibility of 3.
+4. Write the collection's record, then swap the pointer against the version read in 1: sequence + 1, same target, the
+   condemned ids among `collected`. If it was moved meanwhile, start again. This one write is the fence for 2 and makes
+   3 count.
 
-Why no interleaving breaks it: a publisher that saw its record `writing` read the pointer before that, hence before the sweep, hence
-before the fence: its swap was already in (then 4 fails and the next look sees it) or fails (then it finds `swept`). Orphan
-manifests found in 1 were built on a pointer no newer than the one read in 1; their sequence is taken by the fence. Whoever tags or
-pins a snapshot touches the pointer after writing the tag or pin: before 4, and the swap fails; or after it, and they see that the
-snapshot is gone.
+Why no interleaving breaks it: a publisher that saw its record `writing` read the pointer before that, hence before the
+sweep, hence before the fence: its swap was already in (then 4 fails and the next look sees it) or fails (then it finds
+`swept`). Orphan manifests found in 1 were built on a pointer no newer than the one read in 1; their sequence is taken
+by the fence. Whoever tags or pins a snapshot touches the pointer after writing the tag or pin: before 4, and the swap
+fails; or after it, and they see that the snapshot is gone.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retent
     leaving, last_id, unreadable = _leaving(handle, survey, {move.target_id for move in kept})
     condemned = [
         *_condemned_objects(survey, fates, needed, last_id, cautious=bool(unreadable)),
-        *_condemned_manifests(handle, survey, leaving),
+        *_condemned_manifests(survey, leaving),
         *_condemned_runs(handle, survey, fates, leaving),
     ]
     return CollectionPlan(
@@ -155,8 +156,8 @@ def _leaving(handle: ChainHandle, survey: Survey, kept: set[int]) -> tuple[list[
 def _condemned_objects(
     survey: Survey, fates: dict[str, Fate], needed: set[str], last_id: dict[str, int], *, cautious: bool
 ) -> list[Condemned]:
-    """Objects that no kept manifest names and no live run claims. `cautious`: an unreadable manifest may name anything, so
-    take only what a readable one named or an abandoned run wrote."""
+    """Objects that no kept manifest names and no live run claims. `cautious`: an unreadable manifest may name anything,
+    so take only what a readable one named or an abandoned run wrote."""
     live = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.LIVE)
     abandoned = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.ABANDONED)
     return [
@@ -168,7 +169,7 @@ def _condemned_objects(
     ]
 
 
-def _condemned_manifests(handle: ChainHandle, survey: Survey, leaving: list[Move]) -> list[Condemned]:
+def _condemned_manifests(survey: Survey, leaving: list[Move]) -> list[Condemned]:
     """Manifests of the snapshots that leave, and orphans: manifests that no pointer ever named."""
     named = {move.manifest_path: move for move in survey.moves}
     out = {move.manifest_path for move in leaving}

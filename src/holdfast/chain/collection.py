@@ -1,7 +1,8 @@
 """The record of one collection: what was condemned, where it was, and which snapshot named it last (S44).
 
 Collecting moves nothing: on object storage a move is a copy, and a copy of every shard is neither cheap nor atomic. A
-collection is a record; what it names is out of every reader's sight at once, by one swap of the pointer, and comes back by another.
+collection is a record; what it names is out of every reader's sight at once, by one swap of the pointer, and comes back
+by another.
 """
 
 from __future__ import annotations

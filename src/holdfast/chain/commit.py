@@ -7,16 +7,16 @@ I2  Pointer bytes never repeat: every write has the next `sequence`.
 I3  A manifest is created once and never changes; its bytes hash to what its successor and the pointer say.
 I4  Ids and commit ULIDs only grow; an id is never used for two contents, even after collection (`high_water_id`).
 I5  Epochs never go down, on pointers and on published manifests.
-I6  What a pointer names exists whole, with every artifact, until the pointer has left it, its retention and its tags have gone
-    and the grace period has passed.
+I6  What a pointer names exists whole, with every artifact, until the pointer has left it, its retention and its tags
+    have gone and the grace period has passed.
 I7  A collected run can never be published; a published run can never be collected by a stale list.
 I8  What a writer reports (committed, superseded, unknown) is true.
 I9  Readers see some published snapshot, whole; the served one never goes backwards except by a rollback.
 I10 Nothing outside the collector deletes.
 
-Errors: `Fenced` (stale token, spent permit, swept run) means stop. `InvariantViolation` means nothing became visible and the input
-is wrong. `StoreError` means nothing became visible: the pointer swap was never sent. Whether a swap that *was* sent took
-effect is never an exception but an `Outcome`.
+Errors: `Fenced` (stale token, spent permit, swept run) means stop. `InvariantViolation` means nothing became visible
+and the input is wrong. `StoreError` means nothing became visible: the pointer swap was never sent. Whether a swap that
+*was* sent took effect is never an exception but an `Outcome`.
 """
 
 from __future__ import annotations
@@ -135,8 +135,9 @@ class _Verdict(Enum):
 def classify(now: Pointer | None, planned: Move, at_sequence: Move | None) -> _Verdict:
     """What a read-back says about a pointer write whose answer cannot be trusted (S17).
 
-    `at_sequence` is the move that the log has at the planned sequence. Our ULID there: it landed. Another: it lost, and since its
-    precondition names a version that is gone, it stays lost. Nothing yet: a delayed request may still take effect.
+    `at_sequence` is the move that the log has at the planned sequence. Our ULID there: it landed. Another: it lost, and
+    since its precondition names a version that is gone, it stays lost. Nothing yet: a delayed request may still take
+    effect.
     """
     if now is None or at_sequence is None:
         return _Verdict.OPEN
@@ -144,7 +145,10 @@ def classify(now: Pointer | None, planned: Move, at_sequence: Move | None) -> _V
 
 
 def move_pointer(handle: ChainHandle, seen: SeenPointer | None, pointer: Pointer) -> Landed | Lost | Undecided:
-    """Swap the pointer from `seen` to `pointer`, or create it where there was none. There is no other way in (I1, S13)."""
+    """Swap the pointer from `seen` to `pointer`, or create it where there was none.
+
+    There is no other way in (I1, S13).
+    """
     planned = pointer.last_move
     pointer = shorten(handle, pointer)
     data = pointer.encode(handle.layout.id_field)
@@ -194,9 +198,10 @@ def publish(
 ) -> Outcome:
     """Make `draft` the visible snapshot, or say truthfully why not.
 
-    `seen` is the pointer as it was read when the permit was issued. `base` is the manifest whose artifacts the draft shares.
-    `rebase` publishes on top of whoever was first instead of giving up: right only for a draft that does not depend on what was
-    visible (it has no base). `finish` mirrors the manifest where the chain has a legacy path, and says what is left to repair.
+    `seen` is the pointer as it was read when the permit was issued. `base` is the manifest whose artifacts the draft
+    shares. `rebase` publishes on top of whoever was first instead of giving up: right only for a draft that does not
+    depend on what was visible (it has no base). `finish` mirrors the manifest where the chain has a legacy path, and
+    says what is left to repair.
     """
     token = permit.use(chain=handle.identity).sequence
     if (None if seen is None else seen.version) != permit.expected_pointer_version:
@@ -205,11 +210,15 @@ def publish(
         )
     _require_owned(run, draft, base, seen)
     require_artifacts(handle, draft.artifacts)
+    not_before = handle.clock.now()
     for attempt in range(handle.attempts_max):
         _require_fresh(seen, token)
         run.require_writing()  # after the pointer was read: see runs.py
-        manifest, path, data = _write_manifest(handle, draft, seen=seen, run_id=run.run_id, token=token)
-        move = _publish_move(handle, manifest, path, data, seen=seen, by=by, why=why)
+        manifest, path, data = _write_manifest(
+            handle, draft, seen=seen, run_id=run.run_id, token=token, not_before=not_before
+        )
+        not_before = manifest.published_at + timedelta(microseconds=1)  # a key that lost is never tried again
+        move = _publish_move(manifest, path, data, seen=seen, by=by, why=why)
         match move_pointer(handle, seen, _next_pointer(seen, move, draft)):
             case Landed(now):
                 repairs = bookkeep(run) + (() if finish is None else finish(manifest, data))
@@ -288,12 +297,12 @@ def _require_fresh(seen: SeenPointer | None, token: int) -> None:
 
 def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: SeenPointer | None) -> None:
     """A draft may name what its run wrote and what its base has; anything else could be collected under its feet."""
-    if base is not None and base.manifest_id not in run.record.pins:
-        if seen is None or base.manifest_id != seen.pointer.manifest_id:
-            raise InvariantViolation(
-                f"base snapshot {base.manifest_id} is neither visible nor pinned by run {run.run_id!r}; "
-                "name it when the run begins (`begin_run(base=...)`)"
-            )
+    visible = None if seen is None else seen.pointer.manifest_id
+    if base is not None and base.manifest_id != visible and base.manifest_id not in run.record.pins:
+        raise InvariantViolation(
+            f"base snapshot {base.manifest_id} is neither visible nor pinned by run {run.run_id!r}; "
+            "name it when the run begins (`begin_run(base=...)`)"
+        )
     owned = {*run.record.claims, *(() if base is None else (artifact.path for artifact in base.artifacts))}
     folders = tuple(f"{claim}/" for claim in run.record.claims)
     for artifact in draft.artifacts:
@@ -305,13 +314,22 @@ def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: 
 
 
 def _write_manifest(
-    handle: ChainHandle, draft: ManifestDraft, *, seen: SeenPointer | None, run_id: str, token: int
+    handle: ChainHandle,
+    draft: ManifestDraft,
+    *,
+    seen: SeenPointer | None,
+    run_id: str,
+    token: int,
+    not_before: datetime,
 ) -> tuple[Manifest, str, bytes]:
-    """Build the next manifest and create it under a key that was never used: orphans of crashed attempts are stepped over (S21)."""
+    """Build the next manifest and create it under a key that was never used:
+
+    orphans of crashed attempts are stepped over (S21).
+    """
     previous = None if seen is None else seen.pointer
     manifest_id = handle.layout.first_id if previous is None else previous.high_water_id + 1
     ulid = handle.ulid(after=None if previous is None else previous.commit_ulid)
-    published_at = _after(handle.clock.now(), previous)
+    published_at = _after(max(handle.clock.now(), not_before), previous)
     for attempt in range(handle.attempts_max):
         manifest = Manifest(
             manifest_id=manifest_id,
@@ -356,7 +374,10 @@ def _is_ours(handle: ChainHandle, path: str, data: bytes) -> bool:
 
 
 def highest_id(handle: ChainHandle, *, above: int) -> int:
-    """The highest id that any manifest has, published or not. Listing is the exception here: only after meeting an orphan."""
+    """The highest id that any manifest has, published or not.
+
+    Listing is the exception here: only after meeting an orphan.
+    """
     highest = above
     for page in handle.records.list(handle.layout.manifest_prefix, after=handle.layout.manifest_id_key(above)):
         for info in page:
@@ -371,9 +392,7 @@ def _after(now: datetime, previous: Pointer | None) -> datetime:
     return now if previous is None else max(now, previous.updated_at + timedelta(microseconds=1))
 
 
-def _publish_move(
-    handle: ChainHandle, manifest: Manifest, path: str, data: bytes, *, seen: SeenPointer | None, by: str, why: str
-) -> Move:
+def _publish_move(manifest: Manifest, path: str, data: bytes, *, seen: SeenPointer | None, by: str, why: str) -> Move:
     return Move(
         sequence=manifest.pointer_sequence,
         kind=MoveKind.PUBLISH,

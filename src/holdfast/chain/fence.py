@@ -76,10 +76,11 @@ def touch(handle: ChainHandle, *, by: str, why: str, above_ulid: str | None = No
 
 
 def protect(handle: ChainHandle, manifest_id: int, *, by: str, why: str) -> SeenPointer:
-    """Make sure that a tag or pin which was just written counts: touch the pointer while `manifest_id` is not collected.
+    """Make sure that a tag or pin which was just written counts: touch the pointer while `manifest_id` is not
+    collected.
 
-    A collector that read the tags and runs before it was written also read the pointer before, so its swap fails and it looks
-    again. One whose swap was first has collected the snapshot, and this raises SnapshotCollected.
+    A collector that read the tags and runs before it was written also read the pointer before, so its swap fails and it
+    looks again. One whose swap was first has collected the snapshot, and this raises SnapshotCollected.
     """
     for attempt in range(handle.attempts_max):
         seen = handle.read_pointer()

@@ -1,7 +1,11 @@
-"""What every operation on a chain is given: where its records and artifacts are, and the injected time and randomness."""
+"""What every operation on a chain is given:
+
+where its records and artifacts are, and the injected time and randomness.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.chain.ids import next_ulid
@@ -11,7 +15,15 @@ from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
 from holdfast.errors import ObjectNotFound
 from holdfast.storage.objects import ObjectStore, RecordStore, Version
 
-__all__ = ["ChainHandle", "SeenPointer"]
+__all__ = ["ChainHandle", "Progress", "SeenPointer", "no_progress"]
+
+Progress = Callable[[int, int], None]
+"""(done, total): told while long work goes on."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """For whoever does not want to be told."""
+    del done, total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

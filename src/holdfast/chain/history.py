@@ -113,7 +113,10 @@ def load_manifest_at(handle: ChainHandle, path: str, expected_hash: str) -> Mani
 
 
 def load_current(handle: ChainHandle) -> Manifest | None:
-    """The visible manifest: by the pointer, or from the legacy path where there is no pointer (S26). None for an empty chain."""
+    """The visible manifest:
+
+    by the pointer, or from the legacy path where there is no pointer (S26). None for an empty chain.
+    """
     seen = handle.read_pointer()
     if seen is None or seen.pointer.publishing == "legacy":
         mirror = read_mirror(handle)
@@ -153,7 +156,8 @@ def resolve(
     offset: int | None = None,
     at: datetime | None = None,
 ) -> Move:
-    """One snapshot by ref, run id, offset in the history (newest first) or time; the pointer's target if nothing is given."""
+    """One snapshot by ref, run id, offset in the history (newest first) or time; the pointer's target if nothing is
+    given."""
     given = [
         name for name, value in (("ref", ref), ("run_id", run_id), ("offset", offset), ("at", at)) if value is not None
     ]
@@ -223,7 +227,8 @@ def set_current(
             case Lost(now, winner):
                 if not same_target(seen, now):
                     raise Conflict(
-                        f"{winner.by!r} moved the pointer first ({winner.kind.value} to {winner.target_id}); look at `history` again"
+                        f"{winner.by!r} moved the pointer first ({winner.kind.value} to {winner.target_id}); "
+                        "look at `history` again"
                     )
                 seen = now
                 handle.back_off(attempt)

@@ -42,8 +42,8 @@ def is_ulid(text: str) -> bool:
 def next_ulid(clock: Clock, randomness: Randomness, *, after: str | None) -> str:
     """A new ULID that is greater than `after` even when the clock has gone backwards (S18).
 
-    Then it is `after` + 1 and a random step: two writers whose clocks are behind must not both take the same next one, or the
-    loser would find "its own" ULID in the pointer and believe that it committed (I8).
+    Then it is `after` + 1 and a random step: two writers whose clocks are behind must not both take the same next one,
+    or the loser would find "its own" ULID in the pointer and believe that it committed (I8).
     """
     fresh = (int(clock.now().timestamp() * 1000) << _RANDOM_BITS) | randomness.bits(_RANDOM_BITS)
     if after is not None and fresh <= (previous := _decode(after)):

@@ -1,7 +1,7 @@
 """Where things are: the only module that spells or parses a key (S6).
 
-One protocol, four layouts: catalog domains, orchestration, key-value and graph data sets. A layout is relative to the root of the
-chain's store; `holdfast.storage.scope` gives a chain a root below a larger store.
+One protocol, four layouts: catalog domains, orchestration, key-value and graph data sets. A layout is relative to the
+root of the chain's store; `holdfast.storage.scope` gives a chain a root below a larger store.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ class Layout:
     # -- artifacts ---------------------------------------------------------------------------------------------------
 
     def run_artifact_prefix(self, run_id: str, attempt: str) -> str:
-        """Where a run puts its files unless its model says otherwise. No key is ever used twice, not even by a later run with
-        the same id, so a purge that was paused for days can only delete what it meant to."""
+        """Where a run puts its files unless its model says otherwise. No key is ever used twice, not even by a later
+        run with the same id, so a purge that was paused for days can only delete what it meant to."""
         return f"{self.artifact_prefixes[0]}/run_id={check_run_id(run_id)}/attempt={attempt}"
 
     def artifact_key(self, run_id: str, attempt: str, name: str) -> str:

@@ -1,8 +1,8 @@
 """The legacy path: what older readers read and older writers wrote (S2, S3, S26, S27).
 
-Where a layout has a mirror, every commit copies the visible manifest there, byte for byte. Two movers keep it right without a
-lock: each takes the mirror's version first, then makes sure that the pointer still says what it is about to copy, then swaps.
-Whoever moved the pointer last also finds the last version.
+Where a layout has a mirror, every commit copies the visible manifest there, byte for byte. Two movers keep it right
+without a lock: each takes the mirror's version first, then makes sure that the pointer still says what it is about to
+copy, then swaps. Whoever moved the pointer last also finds the last version.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def decode_any_manifest(data: bytes, *, key: str, names: ArtifactNames) -> Manif
 
 
 def _legacy_manifest(fields: Fields) -> Manifest:
-    """What an old writer left. Its fields are its own, so all of them stay in the payload; the kernel needs only an id."""
+    """What an old writer left.
+
+    Its fields are its own, so all of them stay in the payload; the kernel needs only an id.
+    """
     payload: Json = dict(fields.rest())
     found = fields.rest().pop("manifest_id", None)
     try:
@@ -92,7 +95,10 @@ def mirror_is_current(handle: ChainHandle) -> bool:
 
 
 def write_mirror(handle: ChainHandle, data: bytes, *, known: Version | None) -> Version | None:
-    """Copy what was just committed, against the mirror version known from before. None if somebody else wrote it since."""
+    """Copy what was just committed, against the mirror version known from before.
+
+    None if somebody else wrote it since.
+    """
     key = handle.layout.mirror_key
     if key is None:
         return None

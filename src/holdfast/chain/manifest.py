@@ -1,8 +1,8 @@
 """A manifest: one immutable JSON object that describes one snapshot completely (S7).
 
-The kernel is payload-blind: fields that are not its own are the payload of the model (KV, graph, catalog domain) that owns the
-chain, and are kept as they are. Artifact lists may go by a model's own names (`node_segments`, `file_path`): the layout says
-which, so that one protocol serves four spellings.
+The kernel is payload-blind: fields that are not its own are the payload of the model (KV, graph, catalog domain) that
+owns the chain, and are kept as they are. Artifact lists may go by a model's own names (`node_segments`, `file_path`):
+the layout says which, so that one protocol serves four spellings.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id
 from holdfast.clock import format_time
+from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.errors import BadInput, CorruptRecord
 from holdfast.storage.keys import check_key
 
@@ -187,7 +187,7 @@ class Manifest:
         return encode_record(record | dict(self.payload))
 
     def _require_spellable(self, names: ArtifactNames) -> None:
-        """Nothing may get lost on the way: each artifact has a list, and no field of the model takes the place of one."""
+        """Nothing may get lost on the way: each artifact has a list, and no field of the model takes its place."""
         for artifact in self.artifacts:
             if artifact.kind not in names.lists:
                 raise BadInput(

@@ -1,8 +1,9 @@
 """The log of moves: the newest inside the pointer, older ones in immutable segments.
 
-Segment `n` holds the moves with sequences `n * MOVES_PER_SEGMENT` up to, but not including, `(n + 1) * MOVES_PER_SEGMENT`. A
-sequence therefore says where its move is, and nothing is listed. Whoever would let the pointer grow past two segments' worth
-writes the older segment first, "must not exist"; what it holds is settled, so two writers of it write the same.
+Segment `n` holds the moves with sequences `n * MOVES_PER_SEGMENT` up to, but not including, `(n + 1) *
+MOVES_PER_SEGMENT`. A sequence therefore says where its move is, and nothing is listed. Whoever would let the pointer
+grow past two segments' worth writes the older segment first, "must not exist"; what it holds is settled, so two writers
+of it write the same.
 """
 
 from __future__ import annotations

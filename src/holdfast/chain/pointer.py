@@ -1,8 +1,9 @@
 """The pointer: the one mutable record of a chain, and the head of its log of moves (S8).
 
 A pointer carries its newest moves, each with everything `history`, `status` and the collector ask for, so that a commit
-and the record of it are one compare-and-swap: there is no moment at which a snapshot was visible and nobody knows. Older moves
-are in immutable segments of `MOVES_PER_SEGMENT` that whoever moves the pointer writes first (`holdfast.chain.moves`).
+and the record of it are one compare-and-swap: there is no moment at which a snapshot was visible and nobody knows.
+Older moves are in immutable segments of `MOVES_PER_SEGMENT` that whoever moves the pointer writes first
+(`holdfast.chain.moves`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id
 from holdfast.clock import format_time
+from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.errors import CorruptRecord
 
 __all__ = ["IdSet", "Move", "MoveKind", "PendingCollection", "Pointer", "PointerIdField"]
@@ -239,7 +240,10 @@ class Pointer:
         return self.moves[-1]
 
     def moved(self, move: Move, **changes: object) -> Pointer:
-        """The pointer after `move`: every write goes through here, so no write can forget the sequence (I2) or the log."""
+        """The pointer after `move`:
+
+        every write goes through here, so no write can forget the sequence (I2) or the log.
+        """
         return replace(
             self,
             manifest_id=move.target_id,
@@ -322,7 +326,10 @@ class Pointer:
 
 
 def broken_succession(moves: Iterable[Move]) -> list[str]:
-    """What consecutive moves break: sequences without a gap, ULIDs that grow, epochs that do not fall, ids used once (I2-I5)."""
+    """What consecutive moves break:
+
+    sequences without a gap, ULIDs that grow, epochs that do not fall, ids used once (I2-I5).
+    """
     found = []
     previous: Move | None = None
     for move in moves:

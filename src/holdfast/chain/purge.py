@@ -5,9 +5,9 @@
 3. Delete the rest, artifacts before manifests before run records.
 4. Drop the collection from the pointer. A purge that was killed is taken up at 2 by the next.
 
-The grace period is for people who change their minds. Safety does not rest on it: nobody can tag, pin or point to a collected snapshot
-(`fence.protect`), and a condemned key is never used again (keys are
-unique to an attempt, ids are above the high-water mark), so even a purge that was paused for days deletes only garbage.
+The grace period is for people who change their minds. Safety does not rest on it: nobody can tag, pin or point to a
+collected snapshot (`fence.protect`), and a condemned key is never used again (keys are unique to an attempt, ids are
+above the high-water mark), so even a purge that was paused for days deletes only garbage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import timedelta
 
 from holdfast.chain.collection import CollectionRecord, Condemned, read_collection
 from holdfast.chain.fence import write_in_place
-from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import published_moves, require_pointer
 from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord, RunState
@@ -76,7 +76,7 @@ def purge(
     *,
     by: str,
     grace_s: float = GRACE_S_DEFAULT,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Purged:
     """Delete what every due collection condemned."""
     deleted: list[Condemned] = []
@@ -95,7 +95,7 @@ def purge(
 
 
 def _purge_one(
-    handle: ChainHandle, collection: str, *, by: str, progress: Callable[[int, int], None]
+    handle: ChainHandle, collection: str, *, by: str, progress: Progress
 ) -> tuple[list[Condemned], list[str]]:
     record = read_collection(handle, collection)
     seen = _change(
@@ -115,7 +115,10 @@ def _purge_one(
 
 
 def _is_writing(handle: ChainHandle, key: str) -> bool:
-    """Whether a new run has taken the id of the one that was condemned. (Its files are its own: keys are never shared.)"""
+    """Whether a new run has taken the id of the one that was condemned.
+
+    (Its files are its own: keys are never shared.)
+    """
     try:
         return RunRecord.decode(handle.records.get(key).data, key=key).state is RunState.WRITING
     except ObjectNotFound:

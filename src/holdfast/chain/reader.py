@@ -1,8 +1,8 @@
 """Readers: serve one snapshot, refresh to the next, survive a bad publish, and say how stale they are (S26-S31).
 
-`ChainReader` is safe for many threads; `AsyncChainReader` is the same for asyncio. Both hold one served state at a time. A state
-is borrowed while it is used and closed when it has been replaced and its last borrower is done, so a refresh blocks nobody
-and no borrower sees two snapshots.
+`ChainReader` is safe for many threads; `AsyncChainReader` is the same for asyncio. Both hold one served state at a
+time. A state is borrowed while it is used and closed when it has been replaced and its last borrower is done, so a
+refresh blocks nobody and no borrower sees two snapshots.
 """
 
 from __future__ import annotations
@@ -197,7 +197,10 @@ def _nothing(resource: object) -> None:
 
 
 def _visible_since(pointer: Pointer) -> datetime:
-    """When the pointer came to what it names. Writes that left it there, such as the collector's, do not make it younger."""
+    """When the pointer came to what it names.
+
+    Writes that left it there, such as the collector's, do not make it younger.
+    """
     since = pointer.updated_at
     for move in reversed(pointer.moves):
         if move.target_id != pointer.manifest_id:

@@ -36,7 +36,10 @@ class Finding:
 
 
 def reconcile(handle: ChainHandle, *, by: str, enforce: bool = False) -> list[Finding]:
-    """What is undone, repaired if `enforce`. Running it twice finds nothing the second time but what the collector must take."""
+    """What is undone, repaired if `enforce`.
+
+    Running it twice finds nothing the second time but what the collector must take.
+    """
     pointer = require_pointer(handle).pointer
     findings = [*_lock(handle, epoch=pointer.epoch, by=by, enforce=enforce)]
     if not _is_current(mirror_is_current, handle):
@@ -65,7 +68,10 @@ def _is_current(check: object, handle: ChainHandle) -> bool:
 
 
 def _sweep_and_fence(handle: ChainHandle, survey: Survey, *, by: str) -> None:
-    """As the collector does it: who read the pointer before its run was swept must fail, or be seen to have published."""
+    """As the collector does it:
+
+    who read the pointer before its run was swept must fail, or be seen to have published.
+    """
     fates = sweep(handle, survey)
     newly = [record for record, _ in survey.runs if record.state is not RunState.SWEPT]
     if any(fates[record.run_id] is Fate.ABANDONED for record in newly):
@@ -109,7 +115,10 @@ def _orphans(handle: ChainHandle) -> list[Finding]:
 
 
 def _lock(handle: ChainHandle, *, epoch: int, by: str, enforce: bool) -> list[Finding]:
-    """A lock file that cannot be read would keep every writer out. It is replaced by an expired one with a higher sequence."""
+    """A lock file that cannot be read would keep every writer out.
+
+    It is replaced by an expired one with a higher sequence.
+    """
     key = handle.layout.lock_key
     try:
         read_lock(handle.records, key)

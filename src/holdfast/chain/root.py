@@ -1,7 +1,7 @@
 """The root manifest of a workspace: the one stable place from which outside readers find every domain (C3).
 
-It names each domain's pointer, or its legacy path while the domain is switched to legacy-only writes, and so changes only when a
-domain appears or is switched: a commit costs nothing here.
+It names each domain's pointer, or its legacy path while the domain is switched to legacy-only writes, and so changes
+only when a domain appears or is switched: a commit costs nothing here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Runs: one attempt to publish each. The run record is where a writer and the collector meet (S42).
 
-1. A run is registered before its first byte is written; it claims the keys it may write, so what no run claims and no manifest
-   names is garbage by definition.
-2. Its record goes `writing` → `committed`, `failed` or `swept`, each by compare-and-swap. Only the collector writes `swept`.
-3. A publisher reads the pointer, then its own record (which must say `writing`), then swaps the pointer at the version it read
-   first. The collector writes `swept`, then the pointer. Whichever came first, the other notices.
+1. A run is registered before its first byte is written; it claims the keys it may write, so what no run claims and no
+   manifest names is garbage by definition.
+2. Its record goes `writing` → `committed`, `failed` or `swept`, each by compare-and-swap. Only the collector (and
+   `reconcile`, by the same code) writes `swept`.
+3. A publisher reads the pointer, then its own record (which must say `writing`), then swaps the pointer at the version
+   it read first. The collector writes `swept`, then the pointer. Whichever came first, the other notices.
 4. `committed` is bookkeeping: the truth about what was published is in the pointer's moves.
 """
 
@@ -54,7 +55,10 @@ class RunRecord:
     """+1 on every write, so that no two contents are the same bytes."""
     registered_at: datetime
     earliest_sequence: int
-    """The first sequence of the pointer at which this run can have been published: one above the pointer when it began."""
+    """The first sequence of the pointer at which this run can have been published:
+
+    one above the pointer when it began.
+    """
     lease_expires_at: datetime
     claims: tuple[str, ...]
     """Keys and folders this run may write."""
@@ -240,7 +244,8 @@ def register_run(
     reason = ""
     for attempt in range(handle.attempts_max):
         try:
-            # Not durable: were it lost in a power cut, its files would be unclaimed, hence garbage, and the run unpublishable.
+            # Not durable: were it lost in a power cut, its files would be unclaimed, hence garbage, and the run
+            # unpublishable.
             version = handle.records.put_new(key, record.encode(), durable=False)
             return Run(handle, record, version, lease_s=lease_s)
         except (AlreadyExists, StoreUnavailable) as error:

@@ -1,7 +1,8 @@
 """How a reader finds what to serve, without doing any input or output itself (S26, S28, S29).
 
-Each function is a generator that yields the requests it wants made and is sent the answers; `drive` makes them one after the other,
-`drive_async` awaits them. So the sync and the async reader share every decision and differ in nothing but the waiting.
+Each function is a generator that yields the requests it wants made and is sent the answers; `drive` makes them one
+after the other, `drive_async` awaits them. So the sync and the async reader share every decision and differ in nothing
+but the waiting.
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ def _read(key: str) -> Steps[StoredObject]:
 
 
 def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
-    """Pointer, then manifest: two requests. Falls back where what they hold is damaged, never because a store did not answer."""
+    """Pointer, then manifest:
+
+    two requests. Falls back where what they hold is damaged, never because a store did not answer.
+    """
     try:
         stored = yield from _read(layout.pointer_key)
     except ObjectNotFound:
@@ -118,7 +122,8 @@ def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
 def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) -> Steps[Found | None]:
     """What to serve next, or None if nothing changed. One conditional read when the pointer is the same (S29).
 
-    `saw` is told the pointer before what it names is loaded: a reader that keeps what it has still knows the head (S30).
+    `saw` is told the pointer before what it names is loaded: a reader that keeps what it has still knows the head
+    (S30).
     """
     if served.pointer_version is None:
         return (yield from cold_start(layout, fallback_attempts_max=0))
@@ -133,7 +138,7 @@ def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) 
     assert isinstance(stored, StoredObject)
     pointer = _parse(layout, stored)
     if pointer.sequence < served.pointer.sequence:
-        return None  # an older pointer than we have seen: a stale answer. What is served never goes backwards by itself (I9)
+        return None  # a stale answer: what is served never goes backwards by itself (I9)
     saw(pointer)
     if pointer.publishing == "legacy":
         return (yield from _legacy(layout, pointer=pointer))

@@ -1,8 +1,9 @@
 """What the collector sees: every object of a chain, every run, and what must be kept (S40, S41).
 
-The order of the reads is the argument. Objects are listed before runs: a run that registers after the runs were read writes its
-first byte after the objects were listed, so nothing of it is in the list. The pointer is read before both, and the collection
-counts only if the pointer is still at that version: so nothing was published, moved or restored in between either.
+The order of the reads is the argument. Objects are listed before runs: a run that registers after the runs were read
+writes its first byte after the objects were listed, so nothing of it is in the list. The pointer is read before both,
+and the collection counts only if the pointer is still at that version: so nothing was published, moved or restored in
+between either.
 """
 
 from __future__ import annotations
@@ -133,19 +134,22 @@ def kept_moves(handle: ChainHandle, survey: Survey, retention: int) -> list[Move
 
 
 def load_kept(handle: ChainHandle, moves: list[Move]) -> Mapping[int, Manifest]:
-    """The manifests that are kept, whole. One that cannot be read stops the collection: what it needs is unknown (S41)."""
+    """The manifests that are kept, whole.
+
+    One that cannot be read stops the collection: what it needs is unknown (S41).
+    """
     loaded = {}
     for move in moves:
         try:
             loaded[move.target_id] = load_move_target(handle, move)
         except Damaged as error:
             raise InvariantViolation(
-                f"collection stopped, nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept but "
-                f"cannot be read ({error})"
+                f"collection stopped, nothing collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept "
+                f"but cannot be read ({error})"
             ) from error
         if loaded[move.target_id].legacy:
             raise InvariantViolation(
-                f"collection stopped, nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a legacy "
-                "format whose files are not known; it must leave the retention window first"
+                f"collection stopped, nothing collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a "
+                "legacy format whose files are not known; it must leave the retention window first"
             )
     return loaded

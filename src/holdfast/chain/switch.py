@@ -1,10 +1,10 @@
 """The rollout switch: legacy-only writes and back, per chain, with readers reading at every step (S45).
 
-To legacy: the mirror must be exactly what the pointer names and the root must name the chain; then one swap of the pointer says
-`publishing: legacy`, and whoever resolves the pointer reads the legacy path instead.
+To legacy: the mirror must be exactly what the pointer names and the root must name the chain; then one swap of the
+pointer says `publishing: legacy`, and whoever resolves the pointer reads the legacy path instead.
 
-Back: the legacy manifest is first rewritten with a fence mark, so that no legacy writer that read it before can still replace it;
-then it is adopted as a snapshot, byte for byte, by the same swap that says `publishing: pointer`.
+Back: the legacy manifest is first rewritten with a fence mark, so that no legacy writer that read it before can still
+replace it; then it is adopted as a snapshot, byte for byte, by the same swap that says `publishing: pointer`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,10 @@ def _adopt(handle: ChainHandle, mirror: Mirror, *, seen: SeenPointer | None, by:
 
 
 def _copy(handle: ChainHandle, mirror: Mirror, *, manifest_id: int) -> tuple[int, str]:
-    """Put the legacy manifest among the snapshots. A copy that a crashed adoption left of an older one is stepped over (S21)."""
+    """Put the legacy manifest among the snapshots.
+
+    A copy that a crashed adoption left of an older one is stepped over (S21).
+    """
     for _ in range(handle.attempts_max):
         path = handle.layout.manifest_key(
             manifest_id, published_at=mirror.manifest.published_at, run_id=mirror.manifest.run_id
@@ -184,12 +187,16 @@ def _copy(handle: ChainHandle, mirror: Mirror, *, manifest_id: int) -> tuple[int
 def publish_legacy(
     handle: ChainHandle, draft: ManifestDraft, *, run: Run, permit: PublishPermit, seen: SeenPointer
 ) -> Outcome:
-    """Publish by the legacy path alone, while the chain is switched to it. The legacy manifest is the gate, by compare-and-swap."""
+    """Publish by the legacy path alone, while the chain is switched to it.
+
+    The legacy manifest is the gate, by compare-and-swap.
+    """
     key = handle.layout.mirror_key
     mirror = read_mirror(handle)
     if key is None or mirror is None:
         raise InvariantViolation("the legacy manifest is missing; switch back to pointer publishing")
-    # After the mirror was read: whoever switches back fences it first, so either this sees that or the swap below fails.
+    # After the mirror was read: whoever switches back fences it first, so either this sees that or the swap below
+    # fails.
     if FENCE_FIELD in mirror.manifest.payload or require_pointer(handle).pointer.publishing != "legacy":
         raise Conflict("this chain is being switched back to pointer publishing; try again in a moment")
     token = permit.use(chain=handle.identity).sequence

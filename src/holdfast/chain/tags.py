@@ -1,8 +1,8 @@
 """Tags: key=value per snapshot, in one object beside the manifests (S36).
 
-Manifests stay immutable and their hashes hold. Tags given at birth are inside the manifest and its move; later ones are here,
-and the last value wins. Tagging and collecting meet at the pointer: the tagger writes the tag and then touches the pointer, and the
-collector's swap counts only against the pointer that it read before the tags (`fence.protect`).
+Manifests stay immutable and their hashes hold. Tags given at birth are inside the manifest and its move; later ones are
+here, and the last value wins. Tagging and collecting meet at the pointer: the tagger writes the tag and then touches
+the pointer, and the collector's swap counts only against the pointer that it read before the tags (`fence.protect`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def tags_of(book: TagBook, move: Move) -> dict[str, str]:
 
 
 def tag_snapshot(handle: ChainHandle, target: Move, tags: Mapping[str, str | None], *, by: str) -> None:
-    """Merge tags into a snapshot's, last wins; a value of None removes one. SnapshotCollected if the collector was first."""
+    """Merge tags into a snapshot's, last wins; a value of None removes one.
+
+    SnapshotCollected if the collector was first.
+    """
     for name, value in tags.items():
         _check(name, value)
     before = _merge(handle, target.target_id, tags)

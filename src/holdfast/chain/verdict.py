@@ -34,7 +34,8 @@ class Verdict:
 
 
 def status(handle: ChainHandle, commit_ulid: str, *, settle: bool = False) -> Verdict:
-    """What became of a commit. Every answer but OPEN is for good: ULIDs only grow, so one that was passed can never land.
+    """What became of a commit. Every answer but OPEN is for good: ULIDs only grow, so one that was passed can never
+    land.
 
     `settle` touches the pointer when the answer is open, so that it cannot land any more, and answers again.
     """

@@ -1,17 +1,18 @@
 """Verify: walk everything from the pointer to the bytes, hash by hash, and report every break (S38).
 
-Product code: the command line offers it and every test's store fixture ends with it. It changes nothing, and it looks at each
-invariant of `commit.py` by its number, so a break says which promise it breaks.
+Product code: the command line offers it and every test's store fixture ends with it. It changes nothing, and it looks
+at each invariant of `commit.py` by its number, so a break says which promise it breaks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from holdfast.chain.collection import read_collection
-from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import load_move_target
 from holdfast.chain.legacy import read_mirror
 from holdfast.chain.manifest import Artifact, Manifest
@@ -42,9 +43,7 @@ class Break:
         return f"{self.invariant} {self.key}: {self.problem}"
 
 
-def verify_chain(
-    handle: ChainHandle, *, read_artifacts: bool = True, progress: Callable[[int, int], None] = lambda done, total: None
-) -> list[Break]:
+def verify_chain(handle: ChainHandle, *, read_artifacts: bool = True, progress: Progress = no_progress) -> list[Break]:
     """Every break of the chain, or an empty list. `read_artifacts` False asks for sizes only."""
     breaks: list[Break] = []
     try:
@@ -56,7 +55,7 @@ def verify_chain(
         return [*breaks, *_check_lost_pointer(handle), *_check_runs(handle, ())]
     moves, log_breaks = _read_log(handle, seen.pointer)
     breaks += log_breaks
-    breaks += _check_ids(handle, seen.pointer, moves)
+    breaks += _check_ids(seen.pointer, moves)
     manifests, manifest_breaks = _read_manifests(handle, seen.pointer, moves)
     breaks += manifest_breaks
     breaks += _check_artifacts(handle, list(manifests.values()), read_artifacts=read_artifacts, progress=progress)
@@ -118,7 +117,7 @@ def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[B
     return moves, breaks
 
 
-def _check_ids(handle: ChainHandle, pointer: Pointer, moves: list[Move]) -> Iterator[Break]:
+def _check_ids(pointer: Pointer, moves: list[Move]) -> Iterator[Break]:
     """An id is published once, with one content (I4), and nothing is above the high-water mark."""
     hashes: dict[int, str] = {}
     for move in moves:
@@ -132,7 +131,7 @@ def _check_ids(handle: ChainHandle, pointer: Pointer, moves: list[Move]) -> Iter
                 invariant="I4", key=move.manifest_path, problem=f"id {move.target_id} is above the high-water mark"
             )
     first = [move for move in moves if move.kind in MAKES_VISIBLE]
-    for earlier, later in zip(first, first[1:], strict=False):
+    for earlier, later in pairwise(first):
         if later.target_id <= earlier.target_id:
             problem = f"id {later.target_id} was published after {earlier.target_id}"
             yield Break(invariant="I4", key=later.manifest_path, problem=problem)
@@ -188,7 +187,7 @@ def _check_counters(before: Mapping[str, int], now: Mapping[str, int], *, key: s
 
 
 def _check_artifacts(
-    handle: ChainHandle, manifests: list[Manifest], *, read_artifacts: bool, progress: Callable[[int, int], None]
+    handle: ChainHandle, manifests: list[Manifest], *, read_artifacts: bool, progress: Progress
 ) -> Iterator[Break]:
     """Each artifact that any snapshot of the history names: there, with its size and its checksum (I6)."""
     named: dict[str, Artifact] = {}

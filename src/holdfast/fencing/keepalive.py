@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 from holdfast.errors import Fenced, HoldfastError, LockLost
 
@@ -16,8 +17,8 @@ FAILURES_MAX = 3
 class KeepAlive:
     """Calls `renew` every `every_s` seconds on a thread of its own, until it fails for good or the block ends.
 
-    `check()` raises in the worker's thread once renewal has failed: call it between steps of long work. A store that does not
-    answer is tried `FAILURES_MAX` times; a lease that was lost ends it at once.
+    `check()` raises in the worker's thread once renewal has failed: call it between steps of long work. A store that
+    does not answer is tried `FAILURES_MAX` times; a lease that was lost ends it at once.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class KeepAlive:
                     self._failed.set()
                     return
 
-    def __enter__(self) -> KeepAlive:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

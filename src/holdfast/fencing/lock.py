@@ -1,12 +1,13 @@
 """Locks with fencing tokens, kept in a store by compare-and-swap (S22).
 
 1. Acquire creates the lock record, or takes over an expired one, with sequence + 1. A live one is `LockHeld`.
-2. The sequence never falls, not even when the lock file is lost: the caller passes the epoch of what the lock protects as `floor`.
+2. The sequence never falls, not even when the lock file is lost: the caller passes the epoch of what the lock protects
+   as `floor`.
 3. Release writes an expired record; nothing is ever deleted.
 4. Extend needs the same holder, the same sequence and a lock that has not expired.
 
-A lock only makes it unlikely that two writers work at once. What makes it harmless is the token: the commit compares it with
-the pointer's epoch, so a holder that was paused past its lease can do nothing, whatever it believes.
+A lock only makes it unlikely that two writers work at once. What makes it harmless is the token: the commit compares it
+with the pointer's epoch, so a holder that was paused past its lease can do nothing, whatever it believes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
+from typing import Self
 
 from holdfast.clock import Clock, Randomness, format_time
 from holdfast.codec import Fields, encode_record, format_stamp
@@ -116,8 +118,8 @@ def acquire_lock(
             return LockGuard(store=store, key=key, record=found[0], version=found[1], clock=clock)
         if found is not None and found[0].is_live(now):
             raise LockHeld(
-                f"{key!r} is held by {found[0].holder!r} for {found[0].operation!r} until {format_time(found[0].expires_at)}; "
-                "wait for it to finish or to expire"
+                f"{key!r} is held by {found[0].holder!r} for {found[0].operation!r} until "
+                f"{format_time(found[0].expires_at)}; wait for it to finish or to expire"
             )
         record = LockRecord(
             holder=holder,
@@ -182,7 +184,10 @@ class LockGuard:
             )
 
     def extend(self, ttl_s: float) -> None:
-        """Push the expiry out to `ttl_s` from now, or raise LockLost. Never makes it shorter, whatever the clock does."""
+        """Push the expiry out to `ttl_s` from now, or raise LockLost.
+
+        Never makes it shorter, whatever the clock does.
+        """
         with self._writing:
             self.check()
             until = max(self._record.expires_at, self._clock.now() + timedelta(seconds=ttl_s))
@@ -223,7 +228,7 @@ class LockGuard:
                 self._version = found[1]
         raise StoreUnavailable(f"lock {self.key!r} could not be written in {ATTEMPTS_MAX} attempts: {reason}")
 
-    def __enter__(self) -> LockGuard:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

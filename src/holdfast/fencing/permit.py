@@ -47,7 +47,10 @@ class PermitIssuer:
         return self._guard
 
     def issue(self, *, chain: str, expected: Version | None) -> PublishPermit:
-        """A permit for one publish. `expected` is the pointer's version as read; None where the chain has no pointer yet."""
+        """A permit for one publish.
+
+        `expected` is the pointer's version as read; None where the chain has no pointer yet.
+        """
         self._guard.check()
         return PublishPermit(issuer=self, chain=chain, expected=expected, seal=_SEAL)
 

@@ -1,7 +1,7 @@
 """The fencing token: the sequence number of the lock under which a writer works.
 
-Only the lock module can make one (S24): the constructor asks for a seal that nobody else holds. A token does not pickle, so
-it cannot reach an executor; executors return receipts and only the driver publishes.
+Only the lock module can make one (S24): the constructor asks for a seal that nobody else holds. A token does not
+pickle, so it cannot reach an executor; executors return receipts and only the driver publishes.
 """
 
 from __future__ import annotations

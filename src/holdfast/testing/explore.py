@@ -1,8 +1,8 @@
 """Explore on: `python -m holdfast.testing.explore`, or `make explore`.
 
-First every scenario is exhausted up to its bound, then random schedules of all scenarios follow until the number asked for is reached.
-Prints how many schedules, how long, and which bounds were exhausted; ends with 1 if any invariant was ever broken, after
-printing the schedule that breaks it, ready to replay:
+First every scenario is exhausted up to its bound, then random schedules of all scenarios follow until the number asked
+for is reached. Prints how many schedules, how long, and which bounds were exhausted; ends with 1 if any invariant was
+ever broken, after printing the schedule that breaks it, ready to replay:
 
     python -m holdfast.testing.explore --replay tag-collect "2:gc, 11:tag, 18:gc!error before"
 """
@@ -101,7 +101,8 @@ def _finding(stage: Stage, run: Run) -> Finding:
 
 
 def _tasks(names: list[str], schedules: int) -> Iterator[Task]:
-    """Bounded shares first, then random ones, in turn over the scenarios; whoever consumes this stops when there is enough."""
+    """Bounded shares first, then random ones, in turn over the scenarios; whoever consumes this stops when there is
+    enough."""
     for name in names:
         for part in range(_SHARES):
             yield Task(name, BOUNDS[name], (part, _SHARES))

@@ -1,8 +1,8 @@
 """Exploring schedules: all of them up to a bound, and random ones beyond it.
 
-A schedule is told by how it deviates from the plain one, in which each actor runs to its end before the next begins and nothing
-fails: `17:gc 31:p1!lost response` lets `gc` go on at step 17 and loses the response of `p1`'s operation at step 31. The bound is the
-number of preemptions (an actor is interrupted while it could go on) and of faults.
+A schedule is told by how it deviates from the plain one, in which each actor runs to its end before the next begins and
+nothing fails: `17:gc 31:p1!lost response` lets `gc` go on at step 17 and loses the response of `p1`'s operation at step
+31. The bound is the number of preemptions (an actor is interrupted while it could go on) and of faults.
 """
 
 from __future__ import annotations
@@ -123,13 +123,16 @@ def _options(world: World, current: str, runnable: list[str], *, forced: bool) -
     return Option(current, tuple(name for name in runnable if name != current), happenings, forced)
 
 
-# -- all schedules up to a bound -----------------------------------------------------------------------------------------
+# -- all schedules up to a bound ---------------------------------------------------------------------------------------
 
 
 def exhaust(
     stage: Stage, *, preemptions: int, faults: int, part: tuple[int, int] = (0, 1), thorough: bool = True
 ) -> Iterator[Run]:
-    """Every schedule with at most so many preemptions and faults, each once. `part` (i, n) is the i-th of n equal shares."""
+    """Every schedule with at most so many preemptions and faults, each once.
+
+    `part` (i, n) is the i-th of n equal shares.
+    """
     waiting: list[tuple[Deviations, int, int]] = [((), preemptions, faults)]
     while waiting:  # finite: every schedule is finite, and so is the budget
         deviations, switches_left, faults_left = waiting.pop()
@@ -163,7 +166,7 @@ def _children(
                 yield (*deviations, (step, Choice(other, happening))), switches_left - price, faults_left - 1
 
 
-# -- random schedules ------------------------------------------------------------------------------------------------------
+# -- random schedules --------------------------------------------------------------------------------------------------
 
 
 def wander(stage: Stage, *, seed: int, faults_max: int = 3, thorough: bool = False) -> Run:
@@ -206,8 +209,11 @@ def shrink(stage: Stage, run: Run, *, attempts_max: int = 2_000) -> Run:
             attempts += 1
             fewer = best.deviations[:position] + best.deviations[position + 1 :]
             candidate = play(stage, fewer)
-            if candidate.violation is not None and run.violation is not None:
-                if candidate.violation.invariant == run.violation.invariant:
-                    best, shrunk = candidate, True
-                    break
+            if _broken(candidate) == _broken(run):
+                best, shrunk = candidate, True
+                break
     return best
+
+
+def _broken(run: Run) -> str | None:
+    return None if run.violation is None else run.violation.invariant

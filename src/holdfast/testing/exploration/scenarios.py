@@ -1,7 +1,8 @@
 """Scenarios: who takes part, in which chain, and what must be true of what each of them was told (I8, I9).
 
-Every scenario starts from a chain with three snapshots, made by the real kernel. Leases and locks are 100 s long; an actor whose
-clock is ahead takes every lock for expired and every run for abandoned, which is what makes the races happen.
+Every scenario starts from a chain with three snapshots, made by the real kernel. Leases and locks are 100 s long; an
+actor whose clock is ahead takes every lock for expired and every run for abandoned, which is what makes the races
+happen.
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ class Stage:
 
 
 def judge(world: World, truth: Truth, *, thorough: bool) -> None:
-    """Compare what each actor was told with what happened; `thorough` also verifies the chain and lets the next writer go on."""
+    """Compare what each actor was told with what happened; `thorough` also verifies the chain and lets the next
+    writer go on."""
     for actor in world.actors.values():
         _judge_actor(actor, truth)
     if thorough:

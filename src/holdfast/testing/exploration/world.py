@@ -1,14 +1,15 @@
 """A world in which several actors run the real kernel code, one store operation at a time.
 
-Each actor is a greenlet. Its store hands control back before every operation; the scheduler then says who goes on, and what
-happens to the operation: it passes, or it fails before or after its effect, or comes back as a conflict with itself, or takes
-effect only later, or the actor dies, or everybody's clock jumps past every lease first. Nothing else happens in between, so a run is
-decided by the list of those choices alone and can be replayed from it.
+Each actor is a greenlet. Its store hands control back before every operation; the scheduler then says who goes on, and
+what happens to the operation: it passes, or it fails before or after its effect, or comes back as a conflict with
+itself, or takes effect only later, or the actor dies, or everybody's clock jumps past every lease first. Nothing else
+happens in between, so a run is decided by the list of those choices alone and can be replayed from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -42,7 +43,8 @@ class Happening(StrEnum):
     ECHO = "echo"
     """It takes effect, and is reported as a conflict with itself."""
     LATE = "late"
-    """It is reported as failed and takes effect later, whenever the scheduler delivers it, if its condition still holds."""
+    """It is reported as failed and takes effect later, whenever the scheduler delivers it, if its condition still
+    holds."""
     JUMP = "jump"
     """Every clock goes forward past every lease, then it passes."""
 
@@ -115,7 +117,10 @@ class ActorClock:
 
 
 class ActorRandomness:
-    """Unique per actor, and the same in every run: what an actor draws depends on nothing but what it has drawn before."""
+    """Unique per actor, and the same in every run:
+
+    what an actor draws depends on nothing but what it has drawn before.
+    """
 
     __slots__ = ("_drawn", "_number")
 
@@ -228,7 +233,7 @@ class Actor:
             self.result = self._program(self)
         except Crashed:
             self.crashed = True
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, the judge looks at it
             self.error = error
 
 
@@ -310,10 +315,8 @@ class World:
     def deliver(self) -> None:
         """Let the oldest late operation take effect, if its condition still holds."""
         _, operation = self.late.pop(0)
-        try:
+        with suppress(AlreadyExists, VersionConflict):
             operation.effect()
-        except (AlreadyExists, VersionConflict):
-            pass
 
     def stop(self) -> None:
         """End what is still waiting, so that greenlets do not pile up."""
