@@ -51,10 +51,15 @@ def test_tagging_changes_no_manifest(chain: Chain, chain_factory: ChainFactory) 
     counting = CountingStore(chain_factory.store)
     chain_factory(store=counting).tag(chain.find(), {"a": "2"})
     after = everything(chain.store)
-    assert [key for key in after if after[key] != before.get(key)] == [chain.layout.tags_key]
-    assert [(each.kind, each.key) for each in counting.log if each.kind not in {"get", "head"}] == [
-        ("swap", chain.layout.tags_key)
-    ]
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert chain.layout.tags_key in changed
+    assert changed <= {chain.layout.tags_key, chain.layout.pointer_key}, (
+        "the collector is told by a touch of the pointer"
+    )
+    assert {each.kind for each in counting.log if each.kind not in {"get", "head"}} == {"swap"}
+    current = chain.current()
+    assert current is not None
+    assert current.run_id == "one"
 
 
 def test_snapshots_are_found_by_tag(chain: Chain) -> None:
