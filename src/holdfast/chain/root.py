@@ -13,7 +13,7 @@ from datetime import datetime
 from holdfast.chain.handle import ChainHandle
 from holdfast.clock import format_time
 from holdfast.codec import Fields, encode_record
-from holdfast.errors import AlreadyExists, Conflict, ObjectNotFound, VersionConflict
+from holdfast.errors import AlreadyExists, Conflict, CorruptRecord, ObjectNotFound, VersionConflict
 from holdfast.storage.objects import Version
 
 __all__ = ["RootManifest", "read_root", "root_is_current", "sync_root"]
@@ -77,7 +77,11 @@ def sync_root(handle: ChainHandle) -> bool:
     if key is None or name is None:
         return False
     for attempt in range(handle.attempts_max):
-        found = read_root(handle)
+        try:
+            found = read_root(handle)
+        except CorruptRecord:  # nobody can read what it said; each other domain's `reconcile` adds its own line again
+            blank = RootManifest(version=1, updated_at=handle.clock.now(), paths={})
+            found = blank, handle.records.get(key).version
         place = _place(handle)
         if found is not None and found[0].paths.get(name) == place:
             return False
