@@ -28,11 +28,13 @@ class Downstream:
 
 def undone_by(handle: ChainHandle, pointer: Pointer, *, target_id: int) -> set[int]:
     """The snapshots a rollback from `pointer` to `target_id` takes back: the visible one and those between."""
-    return {
-        move.target_id
-        for move in moves_newest_first(handle, pointer)
-        if move.kind in MAKES_VISIBLE and target_id < move.target_id <= pointer.manifest_id
-    }
+    undone = set()
+    for move in moves_newest_first(handle, pointer):
+        if move.kind in MAKES_VISIBLE and move.target_id <= target_id:
+            break  # ids only grow: whatever is older stays
+        if move.kind in MAKES_VISIBLE and move.target_id <= pointer.manifest_id:
+            undone.add(move.target_id)
+    return undone
 
 
 def find_downstream(source: ChainHandle, ids: set[int], among: Iterable[ChainHandle]) -> list[Downstream]:
