@@ -1,0 +1,1 @@
+"""Benchmarks: each compares with something else in the same run, because only ratios travel between machines."""
