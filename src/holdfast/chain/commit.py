@@ -209,11 +209,14 @@ def publish(
             "this permit was issued for another version of the pointer; read it again and ask for a new one"
         )
     _require_owned(run, draft, base, seen)
-    require_artifacts(handle, draft.artifacts)
     not_before = handle.clock.now()
     for attempt in range(handle.attempts_max):
         _require_fresh(seen, token)
         run.require_writing()  # after the pointer was read: see runs.py
+        # And the artifacts after that, every time: a purge deletes a run's files before its record, so a record that a
+        # delayed
+        # request brought back from the dead says `writing` again, but its files are gone.
+        require_artifacts(handle, draft.artifacts)
         manifest, path, data = _write_manifest(
             handle, draft, seen=seen, run_id=run.run_id, token=token, not_before=not_before
         )

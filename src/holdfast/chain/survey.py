@@ -144,12 +144,12 @@ def load_kept(handle: ChainHandle, moves: list[Move]) -> Mapping[int, Manifest]:
             loaded[move.target_id] = load_move_target(handle, move)
         except Damaged as error:
             raise InvariantViolation(
-                f"collection stopped, nothing collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept "
+                f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept "
                 f"but cannot be read ({error})"
             ) from error
         if loaded[move.target_id].legacy:
             raise InvariantViolation(
-                f"collection stopped, nothing collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a "
+                f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a "
                 "legacy format whose files are not known; it must leave the retention window first"
             )
     return loaded
