@@ -45,7 +45,8 @@ def next_ulid(clock: Clock, randomness: Randomness, *, after: str | None) -> str
     Then it is `after` + 1 and a random step: two writers whose clocks are behind must not both take the same next one,
     or the loser would find "its own" ULID in the pointer and believe that it committed (I8).
     """
-    fresh = (int(clock.now().timestamp() * 1000) << _RANDOM_BITS) | randomness.bits(_RANDOM_BITS)
+    milliseconds = max(0, int(clock.now().timestamp() * 1000))  # a clock before 1970 is behind like any other
+    fresh = (milliseconds << _RANDOM_BITS) | randomness.bits(_RANDOM_BITS)
     if after is not None and fresh <= (previous := _decode(after)):
         fresh = max(previous + 1, min(previous + 1 + randomness.bits(_STEP_BITS), _ULID_MAX))
     return _encode(fresh)
