@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.chain import Chain
@@ -174,6 +174,7 @@ def test_a_damaged_lock_keeps_writers_out_until_it_is_reconciled(chain_factory: 
 
 
 @given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=6), names)
+@example([-(10**9), -(10**9), 10**9], "kv")
 def test_publishing_works_wherever_the_clock_jumps(jumps: list[int], name: str) -> None:
     """S18: back, far back, far forward: every publish commits, in order, and the chain is whole."""
     factory = ChainFactory(layout=LAYOUTS[name])
