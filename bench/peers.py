@@ -17,7 +17,7 @@ def have_peers() -> bool:
 def open_peers(folder: Path) -> dict[str, Callable[[], object]]:
     """An append of one small file for each peer, to a fresh table of its own.
 
-    deltalake is asked both ways: by path, as its documentation does, and with a table that stays open, as our chain does.
+    deltalake is asked both ways: by path, as its documentation does, and with a table kept open, as our chain is.
     """
     return {
         "deltalake": _delta(folder / "delta", keep_open=False),
