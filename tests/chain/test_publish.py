@@ -47,7 +47,7 @@ def on_manifests(chain_factory: ChainFactory, fault: Fault) -> Plan:
 
 
 def test_a_publish_writes_manifest_then_pointer_then_the_rest(chain_factory: ChainFactory) -> None:
-    """S10: artifacts are checked, the manifest is created, the pointer swapped; only then mirror and bookkeeping."""
+    """S10: run and artifacts are checked, the manifest created, the pointer swapped; only then mirror and books."""
     publish_one(chain_factory(by="before"))
     store = CountingStore(chain_factory.store)
     chain = chain_factory(store=store)
@@ -62,7 +62,7 @@ def test_a_publish_writes_manifest_then_pointer_then_the_rest(chain_factory: Cha
     assert isinstance(done, Committed)
     assert pointer_reads == ["get"]
     artifact, run_key, pointer = draft.artifacts[0].path, chain.layout.run_key(run.run_id), chain.layout.pointer_key
-    protocol = [("head", artifact), ("get", run_key), ("put_new", done.manifest_path), ("swap", pointer)]
+    protocol = [("get", run_key), ("head", artifact), ("put_new", done.manifest_path), ("swap", pointer)]
     assert steps[: len(protocol)] == protocol
     writes = [key for kind, key in steps[len(protocol) :] if kind in {"put_new", "swap"}]
     assert set(writes) == {run_key} | ({chain.layout.mirror_key} if chain.layout.mirror_key else set())
