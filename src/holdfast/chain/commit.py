@@ -27,6 +27,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.layout import folders_of
 from holdfast.chain.manifest import Artifact, Manifest, ManifestDraft
 from holdfast.chain.moves import find_move, shorten
 from holdfast.chain.pointer import Move, MoveKind, Pointer
@@ -307,7 +308,7 @@ def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: 
             "name it when the run begins (`begin_run(base=...)`)"
         )
     owned = {*run.record.claims, *(() if base is None else (artifact.path for artifact in base.artifacts))}
-    folders = tuple(f"{claim}/" for claim in run.record.claims)
+    folders = folders_of(run.record.claims)
     for artifact in draft.artifacts:
         if artifact.path not in owned and not artifact.path.startswith(folders):
             raise InvariantViolation(

@@ -7,7 +7,7 @@ root of the chain's store; `holdfast.storage.scope` gives a chain a root below a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -195,6 +195,11 @@ def check_run_id(run_id: str) -> str:
 def is_below(key: str, claim: str) -> bool:
     """Whether a claim (a key, or a folder) covers a key."""
     return key == claim or key.startswith(f"{claim}/")
+
+
+def folders_of(claims: Iterable[str]) -> tuple[str, ...]:
+    """What a key below one of these claims starts with: `is_below` for many keys, by one `startswith`."""
+    return tuple(f"{claim}/" for claim in claims)
 
 
 def domain_layout(domain: str) -> Layout:
