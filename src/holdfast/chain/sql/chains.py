@@ -13,7 +13,7 @@ from holdfast.chain.sql.reading import Place
 from holdfast.chain.sql.url import parse_sql_url
 from holdfast.errors import BadInput, NotAChain
 
-__all__ = ["RegisteredChain", "find_chain", "list_chains", "register_chain"]
+__all__ = ["RegisteredChain", "check_chain", "find_chain", "list_chains", "register_chain"]
 
 _SHOWN_MAX = 10
 
@@ -27,21 +27,11 @@ class RegisteredChain:
     artifacts: str
 
 
-def register_chain(database: Database, place: Place, *, artifacts: str, now: datetime) -> None:
-    """Write the chain down unless it is there; BadInput if it is there as something else."""
+def check_chain(database: Database, place: Place, *, artifacts: str) -> bool:
+    """Whether the chain is written down; BadInput if it is there as something else."""
     found = _read(database, place.chain)
     if found is None:
-        values = (place.chain, place.layout.name, artifacts, place.dialect.time(now))
-        database.write(
-            lambda tx: tx.run(
-                "INSERT INTO holdfast_chains (chain, layout, artifacts, created_at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                values,
-            )
-        )
-        found = _read(database, place.chain)
-    if found is None:
-        raise NotAChain(f"chain {place.chain!r} was taken out of the database just now; try again")
+        return False
     if found.layout != place.layout.name:
         raise BadInput(
             f"chain {place.chain!r} is a {found.layout} chain, not a {place.layout.name} one; choose another name"
@@ -50,6 +40,19 @@ def register_chain(database: Database, place: Place, *, artifacts: str, now: dat
         raise BadInput(
             f"chain {place.chain!r} keeps its artifacts at {found.artifacts}, not at {artifacts}; choose another name"
         )
+    return True
+
+
+def register_chain(database: Database, place: Place, *, artifacts: str, now: datetime) -> None:
+    """Write the chain down unless it is there."""
+    values = (place.chain, place.layout.name, artifacts, place.dialect.time(now))
+    database.write(
+        lambda tx: tx.run(
+            "INSERT INTO holdfast_chains (chain, layout, artifacts, created_at) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            values,
+        )
+    )
 
 
 def list_chains(url: str) -> list[RegisteredChain]:

@@ -169,6 +169,8 @@ class PostgresDatabase:
                     max_size=CONNECTIONS_MAX,
                     timeout=float(self._timeout_s),
                     max_idle=IDLE_MAX_S,
+                    # No longer than a caller waits: a later one finds it trying afresh instead of backing off.
+                    reconnect_timeout=float(self._timeout_s),
                     open=True,
                     name="holdfast",
                 )
@@ -193,6 +195,7 @@ class PostgresDatabase:
             max_size=CONNECTIONS_MAX,
             timeout=float(self._timeout_s),
             max_idle=IDLE_MAX_S,
+            reconnect_timeout=float(self._timeout_s),
             open=False,
             name="holdfast-async",
         )

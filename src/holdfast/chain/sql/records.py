@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.chain.layout import Layout
 from holdfast.chain.sql.async_records import AsyncSqlRecords
-from holdfast.chain.sql.chains import register_chain
+from holdfast.chain.sql.chains import check_chain, register_chain
 from holdfast.chain.sql.database import Database, database_at
 from holdfast.chain.sql.dialect import Transaction
 from holdfast.chain.sql.listing import list_pages
@@ -87,6 +87,7 @@ class SqlRecords:
 
     def get(self, key: str) -> StoredObject:
         check_key(key)
+        self._register(writing=False)
         try:
             found = drive(read_steps(self._place, key), self._database.rows)
         except ObjectNotFound:
@@ -116,7 +117,7 @@ class SqlRecords:
 
     def put_new(self, key: str, data: bytes, *, durable: bool = True) -> Version:
         check_key(key)
-        self._register()
+        self._register(writing=True)
         match kind_of(self._layout, key):
             case Kind.POINTER:
                 return self._move(data, expected=None)
@@ -127,7 +128,7 @@ class SqlRecords:
 
     def swap(self, key: str, data: bytes, *, expected: Version, durable: bool = True) -> Version:
         check_key(key)
-        self._register()
+        self._register(writing=True)
         match kind_of(self._layout, key):
             case Kind.POINTER:
                 return self._move(data, expected=expected)
@@ -156,11 +157,14 @@ class SqlRecords:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _register(self) -> None:
-        """Write the chain's name down before its first record, once per object."""
-        if not self._registered:
+    def _register(self, *, writing: bool) -> None:
+        """See that the name means this chain, once; write it down before the first record."""
+        if self._registered:
+            return
+        self._registered = check_chain(self._database, self._place, artifacts=self._artifacts)
+        if writing and not self._registered:
             register_chain(self._database, self._place, artifacts=self._artifacts, now=self._clock.now())
-            self._registered = True
+            self._registered = check_chain(self._database, self._place, artifacts=self._artifacts)
 
     def _stage(self, key: str, data: bytes) -> Version:
         """Keep a manifest until the pointer is written. Its name must be free, here and in the database."""
