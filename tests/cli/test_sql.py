@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.chain import Committed, ManifestDraft, open_chain
+from holdfast.cli.call import without_password
 from tests.cli.support import Program
 
 
@@ -52,3 +53,39 @@ def test_every_day_commands_work_on_a_chain_in_a_database(holdfast: Program, dat
     assert [one["run_id"] for one in collected["snapshots"]] == ["run-2"]
     assert holdfast("verify", database, "--json").data["ok"] is True
     assert [one["run_id"] for one in holdfast("history", database, "--json").data["snapshots"]] == ["run-3", "run-1"]
+
+
+def test_the_records_of_a_chain_in_a_store_are_where_the_settings_say(
+    holdfast: Program, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S34, K24: `manifests` in holdfast.toml, its path relative to the file, or HOLDFAST_MANIFESTS before it."""
+    for one, runs in ((database, ["run-1", "run-2"]), (database.replace("manifests.db", "other.db"), ["run-3"])):
+        holdfast("sql", "migrate", one)
+        for run_id in runs:
+            publish(tmp_path / "data", one, run_id)
+    assert "no chain" in holdfast.fails("history", tmp_path / "data", code=2)
+
+    (tmp_path / "holdfast.toml").write_text('manifests = "sqlite:///manifests.db"\n')
+    (tmp_path / "deeper").mkdir()
+    monkeypatch.chdir(tmp_path / "deeper")
+
+    def runs_of(*words: object) -> list[str]:
+        return [one["run_id"] for one in holdfast("history", *words, "--json").data["snapshots"]]
+
+    assert runs_of(tmp_path / "data") == ["run-2", "run-1"]
+    assert runs_of(database.replace("manifests.db", "other.db")) == ["run-3"], "a database's URL is enough by itself"
+    monkeypatch.setenv("HOLDFAST_MANIFESTS", database.replace("manifests.db", "other.db"))
+    assert runs_of(tmp_path / "data") == ["run-3"]
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("postgresql://ada:secret@db/lake?password=secret&chain=users#kv", "postgresql://ada@db/lake?chain=users#kv"),
+        ("postgresql://db/lake?sslmode=require&chain=a%2Fb", "postgresql://db/lake?sslmode=require&chain=a%2Fb"),
+        ("sqlite:///x.db?chain=users", "sqlite:///x.db?chain=users"),
+    ],
+)
+def test_commands_to_type_next_have_no_password(url: str, shown: str) -> None:
+    """S34: neither before the host nor among the options."""
+    assert without_password(url) == shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 
@@ -66,11 +65,9 @@ def split_words(words: Sequence[str], needed: int, usage: str) -> tuple[str | No
 
 def without_password(url: str) -> str:
     """A URL as it may be printed. A database takes its password from its own environment too."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    account, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{account.partition(':')[0]}@{host}"))
+    from holdfast.chain.sql.url import without_secrets
+
+    return without_secrets(url)
 
 
 class Call:
@@ -103,13 +100,15 @@ class Call:
 
     def _open(self, by: str | None) -> Chain:
         from holdfast.chain.opening import open_chain
+        from holdfast.chain.sql.url import is_sql_url
 
         url = self._url if self._url is not None else self.settings.chain
         if url is None:
             raise BadInput(
                 "no chain was named; give its URL first, set HOLDFAST_CHAIN, or set `chain` in holdfast.toml"
             )
-        chain = open_chain(url, layout=self._layout, by=by)
+        manifests = None if is_sql_url(url) else self.settings.manifests
+        chain = open_chain(url, layout=self._layout, manifests=manifests, by=by)
         keys = [key for key in (chain.layout.pointer_key, chain.layout.mirror_key) if key is not None]
         if not any(_exists(chain, key) for key in keys):  # a named layout was not looked for yet
             raise NotAChain(f"no {chain.layout.name} chain at {chain.handle.records.url!r}: {keys[0]!r} does not exist")

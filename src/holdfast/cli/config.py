@@ -1,6 +1,7 @@
 """Settings: from flags, then `HOLDFAST_*` in the environment, then the nearest `holdfast.toml` upwards (K24).
 
     chain = "s3://bucket/team/datasets/users"   # HOLDFAST_CHAIN: the chain of commands that are given no URL
+    manifests = "postgresql://db/lake"          # HOLDFAST_MANIFESTS: the database with the records, if they are in one
     by = "nightly"                              # HOLDFAST_BY: who the log of moves says it was
     retention = 10                              # HOLDFAST_RETENTION: snapshots that `gc collect` keeps
     grace = "7d"                                # HOLDFAST_GRACE: how long `gc purge` waits
@@ -22,7 +23,7 @@ from holdfast.errors import BadInput
 __all__ = ["FILE_NAME", "Settings", "load_settings"]
 
 FILE_NAME = "holdfast.toml"
-_NAMES = ("chain", "by", "retention", "grace")
+_NAMES = ("chain", "manifests", "by", "retention", "grace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Settings:
     """What was configured; None where nothing was."""
 
     chain: str | None = None
+    manifests: str | None = None
     by: str | None = None
     retention: int | None = None
     grace_s: float | None = None
@@ -45,6 +47,7 @@ def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | No
             values[name], sources[name] = text, variable
     return Settings(
         chain=_text(values, sources, "chain"),
+        manifests=_text(values, sources, "manifests"),
         by=_text(values, sources, "by"),
         retention=_number(values, sources, "retention"),
         grace_s=_duration(values, sources, "grace"),
@@ -66,6 +69,11 @@ def _from_file(folder: Path) -> tuple[dict[str, object], dict[str, str]]:
     chain = values.get("chain")
     if isinstance(chain, str) and "://" not in chain:
         values["chain"] = str(path.parent / Path(chain).expanduser())
+    manifests = values.get("manifests")
+    if isinstance(manifests, str):
+        from holdfast.chain.sql.url import relative_to
+
+        values["manifests"] = relative_to(manifests, path.parent)
     return values, dict.fromkeys(values, str(path))
 
 

@@ -54,8 +54,9 @@ def cli(context: click.Context) -> None:
     """Immutable, versioned snapshots on plain object storage.
 
     A chain is named by its URL: a path, file://, s3://, gs://, az://, or its database, sqlite:/// or postgresql://. It
-    may be left out where HOLDFAST_CHAIN or `chain` in the nearest holdfast.toml names it. Flags count before
-    HOLDFAST_* (BY, RETENTION, GRACE), and those before the file.
+    may be left out where HOLDFAST_CHAIN or `chain` in the nearest holdfast.toml names it. With HOLDFAST_MANIFESTS or
+    `manifests`, a database's URL, the records of a chain in a store are looked for there. Flags count before
+    HOLDFAST_* (BY, RETENTION, GRACE too), and those before the file.
 
     Exit codes: 0 done, 2 bad input, 3 not found, 4 somebody else was first, 5 writer fenced off, 6 damage found, 7
     store failed.

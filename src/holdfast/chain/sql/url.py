@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from holdfast.errors import BadInput
 
-__all__ = ["SqlUrl", "is_sql_url", "parse_sql_url"]
+__all__ = ["SqlUrl", "is_sql_url", "parse_sql_url", "relative_to", "without_secrets"]
 
 _POSTGRES = frozenset({"postgresql", "postgres"})
 _SQLITE = "sqlite"
@@ -73,6 +74,30 @@ def parse_sql_url(url: str) -> SqlUrl:
         raise BadInput("a database URL names one chain, in 1 to 512 printable characters: ?chain=NAME")
     others = [(name, value) for name, value in options if name != "chain"]
     return _postgres(place, others, chain) if scheme in _POSTGRES else _sqlite(place, others, chain)
+
+
+def relative_to(url: str, folder: Path) -> str:
+    """The same URL where a SQLite file's relative path starts at `folder`."""
+    start, _, query = url.partition("?")
+    path = unquote(start.removeprefix(_SQLITE_START))
+    if not start.startswith(_SQLITE_START) or not path:
+        return url
+    moved = "".join([_SQLITE_START, quote(os.path.abspath(folder / path), safe=_UNQUOTED)])
+    return f"{moved}?{query}" if query else moved
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be printed and typed again. A database takes its password from its own environment too."""
+    parts = urlsplit(url)
+    account, mark, host = parts.netloc.rpartition("@")
+    netloc = f"{account.partition(':')[0]}{mark}{host}"
+    if not is_sql_url(url):
+        return url if netloc == parts.netloc else urlunsplit(parts._replace(netloc=netloc))
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in _SECRETS]
+    query = parts.query if len(kept) == len(parse_qsl(parts.query, keep_blank_values=True)) else urlencode(kept)
+    text = f"{parts.scheme}://{netloc}{parts.path}"
+    text += f"?{query}" if query else ""
+    return f"{text}#{parts.fragment}" if parts.fragment else text
 
 
 def _sqlite(place: str, options: list[tuple[str, str]], chain: str | None) -> SqlUrl:
