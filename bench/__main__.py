@@ -18,7 +18,7 @@ from bench.peers import have_peers
 from bench.places import scratch
 from bench.report import Report, render, to_json
 
-BENCHMARKS = ("commit_durable", "commit_memory_disk", "commit_growth", "history", "requests", "stores")
+BENCHMARKS = ("commit_durable", "commit_memory_disk", "commit_growth", "history", "requests", "stores", "sql_chains")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
