@@ -159,6 +159,17 @@ def test_a_permit_whose_lock_was_released_is_refused(chain_factory: ChainFactory
     assert contents(chain_factory()) == {"part-0": b"one"}
 
 
+def test_a_permit_runs_out_although_its_lock_was_extended(store: ObjectStore, time: VirtualClock) -> None:
+    """S25: an expired permit is refused even while the lock is held: it stands for what was seen when it was issued."""
+    guard = take(store, time, ttl_s=60)
+    permit = PermitIssuer.from_lock(guard).issue(chain="x", expected=None)
+    guard.extend(600)
+    time.advance(60)
+    guard.check()
+    with pytest.raises(PermitRefused, match="expired"):
+        permit.use(chain="x")
+
+
 # -- keep-alive --------------------------------------------------------------------------------------------------------
 
 
