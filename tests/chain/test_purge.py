@@ -223,6 +223,24 @@ def _purge(chain: Chain) -> None:
     chain.purge(grace_s=0)
 
 
+def _purge_and_publish(chain: Chain) -> None:
+    chain.purge(grace_s=0)
+    publish_one(chain, b"after", run_id="after")
+
+
+@pytest.mark.parametrize("layout_name", ["graph", "domain", "orchestration"])
+def test_a_purge_that_was_paused_deletes_nothing_new(layout_name: str) -> None:
+    """S42, I4, I6: before any one of its requests another purge finishes the job and a new snapshot is published: what
+    the first still means to delete, an orphan's key included, is never a key of the new one."""
+    for meeting in meetings(partial(collected_world, layout_name)):
+        other = meeting.factory(by="second")
+        meeting.intrude = partial(_purge_and_publish, other)
+        meeting.chain().purge(grace_s=0)
+        assert meeting.factory.breaks() == []
+        if meeting.met:
+            assert contents(other) == {"part-0": b"after"}
+
+
 @pytest.mark.parametrize("layout_name", ["kv", "domain"])
 @pytest.mark.parametrize("die_at", ["tag", "pin"])
 def test_a_tag_that_nobody_waited_for_does_not_bring_back_what_is_half_deleted(layout_name: str, die_at: str) -> None:
