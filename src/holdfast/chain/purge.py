@@ -19,11 +19,10 @@ from datetime import timedelta
 from holdfast.chain.collection import CollectionRecord, Condemned, read_collection
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
-from holdfast.chain.history import published_moves, require_pointer
+from holdfast.chain.history import load_move_target, published_moves, require_pointer
 from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord, RunState
-from holdfast.chain.survey import load_kept
-from holdfast.errors import BadInput, Conflict, ObjectNotFound
+from holdfast.errors import BadInput, Conflict, Damaged, ObjectNotFound
 
 __all__ = ["GRACE_S_DEFAULT", "Purged", "pending_collections", "plan_purge", "purge", "restore"]
 
@@ -126,14 +125,25 @@ def _is_writing(handle: ChainHandle, key: str) -> bool:
 
 
 def _to_delete(handle: ChainHandle, pointer: Pointer, record: CollectionRecord) -> tuple[list[Condemned], list[str]]:
-    """What of a collection nothing in the history needs, in the order of deletion; and what is spared."""
-    history = list(published_moves(handle, pointer))
-    needed = {artifact.path for manifest in load_kept(handle, history).values() for artifact in manifest.artifacts}
-    needed |= {move.manifest_path for move in history}
-    needed |= {handle.layout.run_key(move.run_id) for move in history}
-    doomed = [item for item in record.condemned if item.key not in needed]
+    """What of a collection nothing in the history needs, in the order of deletion; and what is spared.
+
+    A snapshot that cannot be read may share any artifact that another one named, so while there is one, those stay (S41). A legacy
+    one cannot: its files were never a run's.
+    """
+    needed: set[str] = set()
+    unreadable = False
+    for move in published_moves(handle, pointer):
+        needed |= {move.manifest_path, handle.layout.run_key(move.run_id)}
+        try:
+            needed |= {artifact.path for artifact in load_move_target(handle, move).artifacts}
+        except Damaged:  # `verify` reports it, and the collection did
+            unreadable = True
+    spared = {item.key for item in record.condemned if item.key in needed}
+    if unreadable:
+        spared |= {item.key for item in record.condemned if item.what == "artifact" and item.last_id is not None}
+    doomed = [item for item in record.condemned if item.key not in spared]
     doomed.sort(key=lambda item: _ORDER.get(item.what, 0))
-    return doomed, [item.key for item in record.condemned if item.key in needed]
+    return doomed, [item.key for item in record.condemned if item.key in spared]
 
 
 def restore(handle: ChainHandle, collection: str, *, by: str) -> CollectionRecord:
