@@ -177,18 +177,14 @@ def _has_manifest(tx: Transaction, place: Place, name: str) -> bool:
 
 
 def _insert_manifest(tx: Transaction, place: Place, name: str, data: bytes) -> None:
-    written = tx.run(
-        _INSERT_MANIFEST.replace("{json_value}", place.dialect.json_value), manifest_row(place, name, data)
-    )
+    row = manifest_row(place, name, data)
+    written = tx.run(_INSERT_MANIFEST.replace("{json_value}", place.dialect.json_value), row)
     if written == 0:
-        raise _taken(
-            place,
-            name,
-            tx.rows(
-                "SELECT run_id, name FROM holdfast_manifests WHERE chain = ? AND (name = ? OR run_id = ?)",
-                (place.chain, name, manifest_row(place, name, data)[1]),
-            ),
+        rows = tx.rows(
+            "SELECT run_id, name FROM holdfast_manifests WHERE chain = ? AND (name = ? OR run_id = ?)",
+            (place.chain, name, row[1]),
         )
+        raise _taken(place, name, rows)
 
 
 def _taken(place: Place, name: str, rows: Sequence[Row]) -> Exception:
