@@ -127,8 +127,8 @@ def _is_writing(handle: ChainHandle, key: str) -> bool:
 def _to_delete(handle: ChainHandle, pointer: Pointer, record: CollectionRecord) -> tuple[list[Condemned], list[str]]:
     """What of a collection nothing in the history needs, in the order of deletion; and what is spared.
 
-    A snapshot that cannot be read may share any artifact that another one named, so while there is one, those stay (S41). A legacy
-    one cannot: its files were never a run's.
+    A snapshot that cannot be read may share any artifact that another one named: while there is one, those stay (S41).
+    A legacy one cannot: its files were never a run's.
     """
     needed: set[str] = set()
     unreadable = False
