@@ -16,7 +16,16 @@ from holdfast.storage.local_io import temporary_name
 from holdfast.testing.clock import SeededRandomness, VirtualClock
 from holdfast.testing.faulty import CountingStore, Crashed, Fault, FaultyStore, Operation, Plan
 from tests.chain.interleaving import meetings
-from tests.chain.publishing import LAYOUTS, ChainFactory, contents, everything, keys_below, publish_one, write_artifact
+from tests.chain.publishing import (
+    LAYOUTS,
+    ChainFactory,
+    contents,
+    everything,
+    keys_below,
+    overwrite,
+    publish_one,
+    write_artifact,
+)
 from tests.chain.test_history import leave_orphan, publish_many
 
 LEASE_S = 3600.0
@@ -123,6 +132,42 @@ def test_what_became_needed_again_is_spared(chain: Chain) -> None:
     assert [each.run_id for each in chain.list_manifests()] == ["third", "first"]
     chain.rollback(run_id="first")
     assert contents(chain) == {"part-0": b"shared"}
+
+
+@pytest.mark.parametrize("layout_name", ["domain", "orchestration"])
+def test_a_chain_that_began_as_a_legacy_one_can_be_purged(chain: Chain) -> None:
+    """S39, S41: the adopted manifest stays, reported by each collection, and keeps nobody from purging the others."""
+    assert chain.layout.mirror_key is not None
+    chain.store.put_new(chain.layout.mirror_key, b'{"tables": ["users"]}')
+    publish_many(chain, 4)
+    plan = chain.collect(retention=2)
+    assert len(plan.unreadable) == 1
+    done = chain.purge(grace_s=0)
+    assert set(done.deleted) == set(plan.condemned)
+    assert [each.run_id for each in chain.list_manifests()] == ["run-3", "run-2", "legacy"]
+
+
+def test_an_unreadable_snapshot_keeps_whatever_it_may_share(chain: Chain, chain_factory: ChainFactory) -> None:
+    """S41, I6: outside the window and unreadable, it may name any file that another snapshot named: the purge goes on,
+    and those stay; once it is readable again it is whole."""
+    base = publish_one(chain, b"shared", run_id="base")
+    child = publish_one(chain, {"more": b"more"}, run_id="child", base=base.manifest)
+    publish_many(chain, 2)
+    failed = chain.begin_run("failed")
+    garbage = write_artifact(chain, failed, "garbage", b"garbage")
+    failed.fail("no matter")
+    good = chain.store.get(child.manifest_path).data
+    chain_factory.expect_damage()
+    overwrite(chain.store, child.manifest_path, b"{")
+    chain.collect(retention=2)
+    done = chain.purge(grace_s=0)
+    assert base.manifest.artifacts[0].path in done.spared
+    assert garbage.path in {item.key for item in done.deleted}
+    assert base.manifest_path in {item.key for item in done.deleted}
+    assert chain.pending_collections() == []
+    overwrite(chain.store, child.manifest_path, good)
+    assert chain_factory.breaks() == []
+    assert [each.run_id for each in chain.list_manifests()] == ["run-1", "run-0", "child"]
 
 
 @pytest.mark.parametrize("layout_name", ["kv", "domain", "graph"])
