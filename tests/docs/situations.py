@@ -1,0 +1,85 @@
+"""The chains that the pages' commands are tried on: whole ones, and ones that something has happened to.
+
+A page that shows what to do about damage says which damage, in a comment above the block:
+
+    <!-- situation: damaged manifest -->
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.support import DataSet
+
+__all__ = ["SITUATIONS", "World"]
+
+
+class World:
+    """A folder with a key-value data set, one that was built from it, and a workspace with a catalog domain."""
+
+    def __init__(self, folder: Path) -> None:
+        self.users = DataSet(folder / "users")
+        for number in range(1, 5):
+            self.commit_ulid = self.users.publish(f"nightly-{number}", rows=100 * number).commit_ulid
+        self.scores = DataSet(folder / "scores")
+        self.scores.publish("scores-1", inputs=(self.users.chain.pin(),))
+        self.catalog = DataSet(folder / "workspace", "domain:catalog")
+        for number in (1, 2):
+            self.catalog.publish(f"compact-{number}")
+
+    @property
+    def current_manifest(self) -> Path:
+        current = self.users.chain.current()
+        assert current is not None
+        return self.users.folder / current.manifest_path
+
+    @property
+    def current_artifact(self) -> Path:
+        manifest = self.users.chain.load_current()
+        assert manifest is not None
+        return self.users.folder / manifest.artifacts[0].path
+
+
+def nothing(world: World) -> None:
+    """Whole chains."""
+    del world
+
+
+def damaged_lock(world: World) -> None:
+    (world.users.folder / "locks" / "writer.lock.json").write_bytes(b"{")
+
+
+def damaged_pointer(world: World) -> None:
+    (world.users.folder / "_CURRENT").write_bytes(b"{")
+
+
+def damaged_manifest(world: World) -> None:
+    path = world.current_manifest
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def damaged_artifact(world: World) -> None:
+    path = world.current_artifact
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+
+
+def missing_mirror(world: World) -> None:
+    (world.catalog.folder / "manifests" / "catalog.manifest.json").unlink()
+
+
+def abandoned_run(world: World) -> None:
+    """A writer that died after it had written a file and before it published anything."""
+    run = world.users.chain.begin_run("nightly-5")
+    world.users.chain.store.put_new(run.artifact_key("part-0"), b"half of it\n")
+
+
+SITUATIONS: dict[str | None, Callable[[World], None]] = {
+    None: nothing,
+    "abandoned run": abandoned_run,
+    "damaged artifact": damaged_artifact,
+    "damaged lock": damaged_lock,
+    "damaged manifest": damaged_manifest,
+    "damaged pointer": damaged_pointer,
+    "missing mirror": missing_mirror,
+}
