@@ -134,6 +134,28 @@ def test_a_writer_that_cannot_read_back_does_not_claim_to_know(
     assert chain.verify() == []
 
 
+@pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.ANSWER], ids=["not committed", "committed"])
+def test_a_write_whose_answer_was_lost_is_not_made_again_behind_the_writer(wire: Wire, chain: Chain, cut: Cut) -> None:
+    """S34: the connection breaks at the commit: unavailable, whether it happened or not; nothing is tried in secret."""
+    records = chain.handle.records
+    records.put_new("before", b"")
+    seen: list[bytes] = []
+
+    def watch(message: bytes) -> Cut:
+        hit = b"COMMIT" in message
+        seen.extend([message] if hit else [])
+        return cut if hit and len(seen) == 1 else Cut.PASS
+
+    wire.watch = watch
+    with pytest.raises(StoreUnavailable):
+        records.put_new("a/b", b"one")
+    assert len(seen) == 1
+    if cut is Cut.ANSWER:
+        assert records.get("a/b").data == b"one"
+    else:
+        assert records.put_new("a/b", b"two") == records.get("a/b").version
+
+
 def test_readers_outlast_a_restart(server: PostgresServer, chain: Chain) -> None:
     """S34: a restarted server costs a reader nothing: its dead connection is replaced and the read made again."""
     assert isinstance(publish_one(chain, "one"), Committed)
