@@ -97,6 +97,9 @@ def test_chains_in_one_database_do_not_see_each_other(
     for number in range(3):
         for chain in chains:
             assert isinstance(publish_one(chain, str(number), run_id=f"run-{number}", n=str(number)), Committed)
+    chains[1].begin_run("only-in-b")
+    keys = [[info.key for page in chain.handle.records.list("") for info in page] for chain in chains]
+    assert sorted(set(keys[1]) - set(keys[0])) == [chains[1].layout.run_key("only-in-b")]
     chains[0].collect(retention=1)
     chains[0].rollback(offset=0)
     assert [len(chain.list_manifests()) for chain in chains] == [3, 3]  # tagged ones stay

@@ -100,6 +100,7 @@ def test_a_missing_folder_and_a_missing_file_are_said_so(tmp_path: Path) -> None
 
 def test_a_forked_child_has_connections_of_its_own(chain: Chain, sqlite_url: str) -> None:
     """S34: a child does not touch the parent's connections; both go on working."""
+    inherited.append(database_at(parse_sql_url(sqlite_url)))
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(f"{sqlite_url}?chain=users", sending))
@@ -112,6 +113,11 @@ def test_a_forked_child_has_connections_of_its_own(chain: Chain, sqlite_url: str
     assert chain.verify() == []
 
 
+inherited: list[object] = []
+
+
 def _in_child(url: str, sending: object) -> None:
     outcome = publish_one(open_chain(url, by="child"), "two")
-    sending.send("committed" if isinstance(outcome, Committed) else repr(outcome))  # type: ignore[attr-defined]
+    shared = database_at(parse_sql_url(url)) is inherited[-1]
+    said = "with the parent's connections" if shared else "committed" if isinstance(outcome, Committed) else "not"
+    sending.send(said)  # type: ignore[attr-defined]

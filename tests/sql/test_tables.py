@@ -200,6 +200,7 @@ def test_an_empty_pointer_table_falls_back_to_the_newest_manifest(chain: Chain, 
         seen = pointer_of(handle)
         assert [move.kind for move in seen.pointer.moves] == [MoveKind.ADOPT]
         assert seen.pointer.high_water_id == outcomes[-1].manifest.manifest_id
+        assert (seen.pointer.epoch, seen.pointer.commit_ulid) == (outcomes[-1].manifest.epoch, outcomes[-1].commit_ulid)
         assert handle.handle.records.get_if_changed(chain.layout.pointer_key, seen.version) is None
     assert count(rows, "holdfast_pointer") == 0, "reading writes nothing"
     after = [committed(publish_one(other_handle(chain), f"after {number}")) for number in range(40)]
