@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 
+import pytest
+
 from holdfast.chain import kv_layout
 from holdfast.chain.sql.database import database_at
 from holdfast.chain.sql.records import SqlRecords
@@ -42,6 +44,7 @@ def _fill(url: str) -> None:
     database.write(lambda tx: tx.run(statement))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_manifests_are_listed_in_constant_memory(database_url: str) -> None:
     """S34: every one of 100,000 in key order, one page at a time, in no more memory than a few pages need."""
     _fill(database_url)
