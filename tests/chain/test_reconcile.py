@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.chain import Chain, Finding, RunState
-from holdfast.chain.runs import read_run
+from holdfast.chain.runs import read_run, swap_run
 from holdfast.errors import CorruptRecord, NotAChain
 from holdfast.fencing.lock import read_lock
 from holdfast.testing.clock import VirtualClock
@@ -113,19 +115,31 @@ def test_a_broken_root_does_not_make_a_commit_an_error(chain: Chain) -> None:
 
 
 def test_interrupted_bookkeeping_is_finished(chain: Chain, chain_factory: ChainFactory) -> None:
-    """S43, S20: the writer died right after the pointer moved: its run is marked committed, its mirror written."""
+    """S43, S20: the writer died right after the pointer moved: nothing is left to do but the mirror, where there is
+    one."""
     publish_one(chain)
-    key = chain.layout.run_key("interrupted")
+    pointer = chain.layout.pointer_key
     plan = lambda operation: (  # noqa: E731
-        Fault.CRASH_BEFORE if operation.kind == "swap" and operation.key == key else Fault.PASS
+        Fault.CRASH_AFTER if operation.kind == "swap" and operation.key == pointer else Fault.PASS
     )
     with pytest.raises(Crashed):
         try_publish(chain_factory(store=FaultyStore(chain_factory.store, plan)), b"new", run_id="interrupted")
     found = {finding.key for finding in settle(chain)}
-    assert found == {key, *((chain.layout.mirror_key,) if chain.layout.mirror_key else ())}
-    record = read_run(chain.handle, "interrupted")
-    assert record is not None
-    assert record[0].state is RunState.COMMITTED
+    assert found == ({chain.layout.mirror_key} if chain.layout.mirror_key else set())
+    assert chain.list_manifests(1)[0].run_id == "interrupted"
+
+
+def test_a_sweep_of_a_run_that_was_published_after_all_is_taken_back(chain: Chain) -> None:
+    """S43, I7: a record that says swept over a snapshot that was visible is found, and corrected."""
+    publish_one(chain, run_id="published")
+    found = read_run(chain.handle, "published")
+    assert found is not None
+    swap_run(chain.handle, replace(found[0], state=RunState.SWEPT, revision=found[0].revision + 1), expected=found[1])
+    assert [one.invariant for one in chain.verify()] == ["I7"]
+    assert {finding.key for finding in settle(chain)} == {chain.layout.run_key("published")}
+    corrected = read_run(chain.handle, "published")
+    assert corrected is not None
+    assert corrected[0].state is RunState.COMMITTED
 
 
 def test_an_abandoned_run_is_swept(chain: Chain, clock: VirtualClock) -> None:
@@ -184,19 +198,19 @@ def test_a_corrupt_lock_is_replaced_with_a_higher_sequence(chain: Chain) -> None
 
 @MIRRORED
 def test_everything_at_once(chain: Chain, chain_factory: ChainFactory, clock: VirtualClock) -> None:
-    """S43: a corrupt lock, a lost mirror, open bookkeeping, an abandoned run and an orphan are found and settled
+    """S43: a corrupt lock, a mirror that was not written, an abandoned run and an orphan are found and settled
     together."""
     publish_one(chain)
     leave_orphan(chain_factory, "crashed")
     chain.begin_run("abandoned", lease_s=LEASE_S)
-    key = chain.layout.run_key("interrupted")
+    pointer = chain.layout.pointer_key
     plan = lambda operation: (  # noqa: E731
-        Fault.CRASH_BEFORE if operation.kind == "swap" and operation.key == key else Fault.PASS
+        Fault.CRASH_AFTER if operation.kind == "swap" and operation.key == pointer else Fault.PASS
     )
     with pytest.raises(Crashed):
         try_publish(chain_factory(store=FaultyStore(chain_factory.store, plan)), b"new", run_id="interrupted")
     overwrite(chain.store, chain.layout.lock_key, b"")
     clock.advance(2 * LEASE_S)
-    assert len(settle(chain, repaired=False)) >= 5
+    assert len(settle(chain, repaired=False)) >= 4
     chain.collect(retention=2)
     assert chain.reconcile() == []

@@ -34,7 +34,7 @@ def test_a_run_id_is_used_once(chain_factory: ChainFactory) -> None:
     """S42: a second run with the id is refused, whatever became of the first, and the first is not disturbed."""
     chain = chain_factory()
     publish_one(chain, b"one", run_id="nightly")
-    with pytest.raises(RunIdInUse, match=r"'nightly' was used before .*now committed"):
+    with pytest.raises(RunIdInUse, match=r"'nightly' was used before .*now writing"):
         chain_factory(by="other").begin_run("nightly")
     live = chain.begin_run("live")
     with pytest.raises(RunIdInUse, match="writing"):
@@ -49,7 +49,7 @@ def test_a_run_publishes_once(chain_factory: ChainFactory) -> None:
         run = chain.begin_run("once")
         draft = draft_of(chain, run, b"one")
         assert isinstance(chain.publish(draft, run=run, permit=chain.permit(guard)), Committed)
-        with pytest.raises(RunIdInUse, match="already committed"):
+        with pytest.raises(RunIdInUse, match="published already"):
             chain.publish(draft, run=run, permit=chain.permit(guard))
         failed = chain.begin_run("failed")
         draft = draft_of(chain, failed, b"two")

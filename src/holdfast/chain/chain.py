@@ -15,7 +15,7 @@ match outcome:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import TypeVar
@@ -38,7 +38,7 @@ from holdfast.chain.runs import Run, register_run
 from holdfast.chain.switch import adopt_legacy, publish_legacy, switch_to_legacy, switch_to_pointer
 from holdfast.chain.verdict import Verdict, status
 from holdfast.chain.verify import Break, verify_chain
-from holdfast.errors import Conflict, Damaged, SnapshotCollected, SnapshotNotFound, StoreError
+from holdfast.errors import BadInput, Conflict, Damaged, SnapshotCollected, SnapshotNotFound, StoreError
 from holdfast.fencing import LockGuard, PermitIssuer, PublishPermit, acquire_lock
 from holdfast.storage.objects import AsyncObjectReader, ObjectStore, Version
 from holdfast.storage.probe import ensure_safe
@@ -58,6 +58,8 @@ class RolledBack:
     left: ManifestRef
     current: ManifestRef
     downstream: tuple[Downstream, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Neighbours that could not be read, so what they built is not known."""
     repair_pending: tuple[str, ...] = ()
 
 
@@ -69,6 +71,7 @@ class Chain:
         self.by = by
         self._seen: SeenPointer | None = None
         self._mirror_version: Version | None = None
+        self._probed = bool(getattr(handle.records, "conditional_writes_trusted", False))
 
     @property
     def layout(self) -> Layout:
@@ -88,7 +91,7 @@ class Chain:
 
         Its token is above every epoch the pointer has seen, even if the lock file was lost.
         """
-        ensure_safe(self.handle.records, self.layout.probe_key)
+        self._probe()
         self._look()
         return acquire_lock(
             self.handle.records,
@@ -247,6 +250,7 @@ class Chain:
         downstream_in: Iterable[ChainHandle] = (),
     ) -> RolledBack:
         """Take back what is visible; without arguments, to the snapshot published before it."""
+        self._probe_existing()
         seen = history.require_pointer(self.handle)
         if ref is None and run_id is None and offset is None:
             target = self._before(seen.pointer)
@@ -254,31 +258,41 @@ class Chain:
             target = history.resolve(self.handle, seen.pointer, ref=ref, run_id=run_id, offset=offset)
         undone = undone_by(self.handle, seen.pointer, target_id=target.target_id)
         moved = history.set_current(self.handle, target, seen=seen, by=self.by, why=why)
-        return self._moved(moved, tuple(find_downstream(self.handle, undone, downstream_in)))
+        downstream, unread = find_downstream(self.handle, undone, downstream_in)
+        return replace(self._moved(moved), downstream=tuple(downstream), unread=tuple(unread))
 
     def forward(self, *, why: str = "") -> RolledBack:
         """Undo the newest rollback."""
+        self._probe_existing()
         seen = history.require_pointer(self.handle)
         return self._moved(history.forward(self.handle, seen=seen, by=self.by, why=why))
 
     def status(self, commit_ulid: str, *, settle: bool = False) -> Verdict:
         """What became of a commit, for good."""
+        if settle:
+            self._probe_existing()
         return status(self.handle, commit_ulid, settle=settle)
 
     # -- tags and differences ----------------------------------------------------------------------------------------
 
     def tag(self, target: Move, changes: Mapping[str, str | None]) -> None:
         """Merge tags into a snapshot's; a value of None removes one."""
+        self._probe_existing()
         tags.tag_snapshot(self.handle, target, changes, by=self.by)
 
     def find_snapshot(self, key: str, value: str) -> ManifestRef:
         """The newest snapshot that is tagged key=value."""
         return history.ref_from_move(self.handle, self.find(tag=(key, value)))
 
-    def list_snapshots(self, key: str | None = None, value: str | None = None) -> list[tags.TaggedSnapshot]:
-        """Snapshots with their tags, oldest first; only those that have the tag, if one is given."""
+    def list_snapshots(
+        self, key: str | None = None, value: str | None = None, *, limit: int | None = None
+    ) -> list[tags.TaggedSnapshot]:
+        """Snapshots with their tags, oldest first:
+
+        those that have the tag, if one is given; the newest `limit` of them.
+        """
         seen = self.handle.read_pointer()
-        return [] if seen is None else tags.list_snapshots(self.handle, seen.pointer, key=key, value=value)
+        return [] if seen is None else tags.list_snapshots(self.handle, seen.pointer, key=key, value=value, limit=limit)
 
     def diff(self, source: Move, target: Move) -> Diff:
         """What changed between two snapshots."""
@@ -297,6 +311,7 @@ class Chain:
 
     def collect(self, *, retention: int) -> collecting.CollectionPlan:
         """Take out of sight what nothing needs; can be restored until it is purged."""
+        self._probe_existing()
         return collecting.collect(self.handle, retention=retention, by=self.by)
 
     def pending_collections(self) -> list[tuple[PendingCollection, CollectionRecord]]:
@@ -312,22 +327,41 @@ class Chain:
         progress: Progress = no_progress,
     ) -> purge.Purged:
         """Delete what was collected longer than `grace_s` ago."""
+        self._probe_existing()
         return purge.purge(self.handle, by=self.by, grace_s=grace_s, progress=progress)
 
     def restore(self, collection: str) -> CollectionRecord:
         """Take a collection back."""
+        self._probe_existing()
         return purge.restore(self.handle, collection, by=self.by)
 
     def reconcile(self, *, enforce: bool = False) -> list[reconcile.Finding]:
         """What interrupted writers left undone; repaired if `enforce`."""
+        if enforce:
+            self._probe_existing()
         return reconcile.reconcile(self.handle, by=self.by, enforce=enforce)
 
     def switch_publishing(self, to: str, *, why: str = "") -> None:
         """Switch between `pointer` and `legacy` publishing (S45)."""
-        switch = {"legacy": switch_to_legacy, "pointer": switch_to_pointer}[to]
-        self._seen = switch(self.handle, by=self.by, why=why)
+        switches = {"legacy": switch_to_legacy, "pointer": switch_to_pointer}
+        if to not in switches:
+            raise BadInput(f"publishing can be switched to legacy or to pointer, not to {to!r}")
+        self._probe_existing()
+        self._seen = switches[to](self.handle, by=self.by, why=why)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _probe(self) -> None:
+        """Before the first write of this process: does the store keep its word? (S48)"""
+        if not self._probed:
+            ensure_safe(self.handle.records, self.layout.probe_key)
+            self._probed = True
+
+    def _probe_existing(self) -> None:
+        """The same for what changes a chain: nothing is written where there is none, not even a probe."""
+        if not self._probed:
+            history.require_pointer(self.handle)
+            self._probe()
 
     def _look(self) -> SeenPointer | None:
         """Read the pointer; give a chain that has only a legacy manifest its pointer first."""
@@ -345,9 +379,9 @@ class Chain:
                 return move
         raise SnapshotNotFound("there is no earlier snapshot to roll back to; `holdfast history` lists what there is")
 
-    def _moved(self, moved: history.Rollback, downstream: tuple[Downstream, ...] = ()) -> RolledBack:
+    def _moved(self, moved: history.Rollback) -> RolledBack:
         self._seen = moved.seen
-        return RolledBack(left=moved.left, current=moved.current, downstream=downstream, repair_pending=self._mirror())
+        return RolledBack(left=moved.left, current=moved.current, repair_pending=self._mirror())
 
     def _finish(self, data: bytes, *, first: bool) -> tuple[str, ...]:
         """Mirror what was just committed: one request where the mirror's version is known, a full look otherwise."""

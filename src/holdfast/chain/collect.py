@@ -24,7 +24,7 @@ from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import load_move_target
 from holdfast.chain.pointer import Move, MoveKind, PendingCollection, Pointer
-from holdfast.chain.runs import RunState, swap_run
+from holdfast.chain.runs import RunRecord, RunState, swap_run
 from holdfast.chain.survey import (
     Fate,
     Survey,
@@ -94,15 +94,27 @@ def _fates(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
     return {record.run_id: fate_of(handle, record, published) for record, _ in survey.runs}
 
 
+def corrected(record: RunRecord, fate: Fate) -> RunRecord | None:
+    """The record as it should be, or None if nothing is wrong with it.
+
+    A published run needs no mark: the log has it.
+    """
+    if fate is Fate.ABANDONED and record.state is not RunState.SWEPT:
+        return replace(record, state=RunState.SWEPT, revision=record.revision + 1)
+    if fate is Fate.PUBLISHED and record.state is RunState.SWEPT:
+        return replace(record, state=RunState.COMMITTED, revision=record.revision + 1)
+    return None
+
+
 def sweep(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
-    """Declare abandoned runs swept, and correct the records of published ones. Returns what became of each run."""
+    """Declare abandoned runs swept, and take that back for one that was published. Returns what became of each run."""
     fates = _fates(handle, survey)
     for record, version in survey.runs:
-        wanted = {Fate.PUBLISHED: RunState.COMMITTED, Fate.ABANDONED: RunState.SWEPT}.get(fates[record.run_id])
-        if wanted is None or record.state is wanted:
+        changed = corrected(record, fates[record.run_id])
+        if changed is None:
             continue
         try:
-            swap_run(handle, replace(record, state=wanted, revision=record.revision + 1), expected=version)
+            swap_run(handle, changed, expected=version)
         except VersionConflict:
             # Its writer is alive after all, or another collector was first. Leave it to the next look.
             fates[record.run_id] = Fate.LIVE
@@ -192,7 +204,9 @@ def _condemned_runs(
     gone = {move.run_id for move in survey.moves if move.target_id in survey.seen.pointer.collected}
     gone |= {move.run_id for move in leaving}
     return [
-        Condemned(key=handle.layout.run_key(record.run_id), what="run", byte_size=0)
+        Condemned(
+            key=handle.layout.run_key(record.run_id), what="run", byte_size=len(record.encode()), attempt=record.attempt
+        )
         for record, _ in survey.runs
         if fates[record.run_id] is Fate.ABANDONED or (fates[record.run_id] is Fate.PUBLISHED and record.run_id in gone)
     ]

@@ -29,9 +29,12 @@ class Condemned:
     byte_size: int
     last_id: int | None = None
     """The newest snapshot that named it; None if none ever did."""
+    attempt: str | None = None
+    """For a run record: which registration of its id. A later run with the same id is not meant."""
 
     def to_json(self) -> Json:
-        return {"key": self.key, "what": self.what, "byte_size": self.byte_size, "last_id": self.last_id}
+        record: Json = {"key": self.key, "what": self.what, "byte_size": self.byte_size, "last_id": self.last_id}
+        return record if self.attempt is None else {**record, "attempt": self.attempt}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Condemned:
@@ -40,6 +43,7 @@ class Condemned:
             what=fields.text("what"),
             byte_size=fields.number("byte_size"),
             last_id=fields.optional_number("last_id"),
+            attempt=fields.optional_text("attempt"),
         )
 
 

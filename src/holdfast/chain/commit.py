@@ -29,7 +29,7 @@ from enum import Enum, auto
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.layout import folders_of
 from holdfast.chain.manifest import Artifact, Manifest, ManifestDraft
-from holdfast.chain.moves import find_move, shorten
+from holdfast.chain.moves import find_move, moves_newest_first, shorten
 from holdfast.chain.pointer import Move, MoveKind, Pointer
 from holdfast.chain.runs import Run
 from holdfast.codec import content_hash
@@ -40,6 +40,7 @@ from holdfast.errors import (
     InvariantViolation,
     ObjectNotFound,
     PermitRefused,
+    RunIdInUse,
     StaleFencingToken,
     StoreError,
     StoreUnavailable,
@@ -56,7 +57,6 @@ __all__ = [
     "Superseded",
     "Undecided",
     "Unknown",
-    "bookkeep",
     "classify",
     "highest_id",
     "move_pointer",
@@ -213,6 +213,7 @@ def publish(
     not_before = handle.clock.now()
     for attempt in range(handle.attempts_max):
         _require_fresh(seen, token)
+        _require_unpublished(handle, seen, run)
         run.require_writing()  # after the pointer was read: see runs.py
         # And the artifacts after that, every time: a purge deletes a run's files before its record, so a record that a
         # delayed
@@ -225,7 +226,7 @@ def publish(
         move = _publish_move(manifest, path, data, seen=seen, by=by, why=why)
         match move_pointer(handle, seen, _next_pointer(seen, move, draft)):
             case Landed(now):
-                repairs = bookkeep(run) + (() if finish is None else finish(manifest, data))
+                repairs = () if finish is None else finish(manifest, data)
                 return Committed(
                     commit_ulid=manifest.commit_ulid,
                     manifest=manifest,
@@ -297,6 +298,15 @@ def _require_fresh(seen: SeenPointer | None, token: int) -> None:
     """Compare-and-swap alone does not stop a stale holder that has just read the pointer (S15)."""
     if seen is not None and seen.pointer.epoch > token:
         raise StaleFencingToken(previous=seen.pointer.epoch, attempted=token)
+
+
+def _require_unpublished(handle: ChainHandle, seen: SeenPointer | None, run: Run) -> None:
+    """A run is published once. The log says so, whatever a duplicated writer believes; it is mostly in the pointer."""
+    if seen is None:
+        return
+    for move in moves_newest_first(handle, seen.pointer, down_to=run.record.earliest_sequence):
+        if move.kind is MoveKind.PUBLISH and move.run_id == run.run_id:
+            raise RunIdInUse(f"run {run.run_id!r} was published already, as {move.target_id}; start a new run")
 
 
 def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: SeenPointer | None) -> None:
@@ -430,12 +440,3 @@ def _next_pointer(seen: SeenPointer | None, move: Move, draft: ManifestDraft) ->
         moves=(move,),
         counters=dict(draft.counters),
     )
-
-
-def bookkeep(run: Run) -> tuple[str, ...]:
-    """Close the run record. The snapshot is visible whatever happens here."""
-    try:
-        run.mark_committed()
-    except (StoreError, Conflict):
-        return ("run record",)
-    return ()

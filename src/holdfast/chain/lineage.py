@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.history import ManifestRef, load_move_target, published_moves, ref_from_move
 from holdfast.chain.moves import moves_newest_first
 from holdfast.chain.pointer import MAKES_VISIBLE, Pointer
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, HoldfastError
 
 __all__ = ["Downstream", "find_downstream", "undone_by"]
 
@@ -37,36 +38,51 @@ def undone_by(handle: ChainHandle, pointer: Pointer, *, target_id: int) -> set[i
     return undone
 
 
-def find_downstream(source: ChainHandle, ids: set[int], among: Iterable[ChainHandle]) -> list[Downstream]:
-    """Every snapshot of `among` that pins one of `ids`, or pins a snapshot that does, however far."""
-    edges: list[tuple[tuple[str, int], Downstream]] = []
+def find_downstream(
+    source: ChainHandle, ids: set[int], among: Iterable[ChainHandle]
+) -> tuple[list[Downstream], list[str]]:
+    """Every snapshot of `among` that pins one of `ids`, or pins a snapshot that does, however far; and what could not
+    be read.
+
+    Never raises for a neighbour: whoever takes a snapshot back must not be stopped by a chain that is damaged or away.
+    """
+    consumers: dict[tuple[str, int], list[Downstream]] = {}
+    unread: list[str] = []
     for handle in among:
-        seen = handle.read_pointer()
-        if seen is None:
-            continue
-        for move in published_moves(handle, seen.pointer):
-            try:
-                manifest = load_move_target(handle, move)
-            except Damaged:
-                continue  # `verify` reports it; what it was built from cannot be known
-            for pin in manifest.inputs:
-                found = Downstream(
-                    chain=handle.identity,
-                    snapshot=ref_from_move(handle, move),
-                    built_from=pin.ref,
-                    visible=move.target_id == seen.pointer.manifest_id,
-                )
-                edges.append(((pin.chain, pin.manifest_id), found))
+        try:
+            for pinned, found in _pins_of(handle, unread):
+                consumers.setdefault(pinned, []).append(found)
+        except HoldfastError as error:
+            unread.append(f"{handle.identity}: {error}")
     reached = {(source.identity, number) for number in ids}
-    result: dict[tuple[str, int], Downstream] = {}
-    for _ in range(len(edges) + 1):  # each turn adds at least one snapshot or ends
-        grown = False
-        for pin_key, found in edges:
+    waiting = deque(sorted(reached))
+    result: list[Downstream] = []
+    while waiting:  # each snapshot comes in once
+        for found in consumers.get(waiting.popleft(), []):
             mine = (found.chain, found.snapshot.manifest_id)
-            if pin_key in reached and mine not in reached:
+            if mine not in reached:
                 reached.add(mine)
-                result[mine] = found
-                grown = True
-        if not grown:
-            break
-    return list(result.values())
+                waiting.append(mine)
+                result.append(found)
+    return result, unread
+
+
+def _pins_of(handle: ChainHandle, unread: list[str]) -> Iterator[tuple[tuple[str, int], Downstream]]:
+    """Each input of each published snapshot of a chain."""
+    seen = handle.read_pointer()
+    if seen is None:
+        return
+    for move in published_moves(handle, seen.pointer):
+        try:
+            manifest = load_move_target(handle, move)
+        except Damaged as error:
+            unread.append(f"{handle.identity}: {error}")
+            continue
+        for pin in manifest.inputs:
+            found = Downstream(
+                chain=handle.identity,
+                snapshot=ref_from_move(handle, move),
+                built_from=pin.ref,
+                visible=move.target_id == seen.pointer.manifest_id,
+            )
+            yield (pin.chain, pin.manifest_id), found

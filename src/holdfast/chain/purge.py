@@ -21,7 +21,7 @@ from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import load_move_target, published_moves, require_pointer
 from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
-from holdfast.chain.runs import RunRecord, RunState
+from holdfast.chain.runs import RunRecord
 from holdfast.errors import BadInput, Conflict, Damaged, ObjectNotFound
 
 __all__ = ["GRACE_S_DEFAULT", "Purged", "pending_collections", "plan_purge", "purge", "restore"]
@@ -107,20 +107,17 @@ def _purge_one(
         batch = doomed[start : start + _BATCH]
         handle.store.delete([item.key for item in batch if item.what == "artifact"])
         handle.records.delete([item.key for item in batch if item.what in {"manifest", "orphan manifest"}])
-        handle.records.delete([item.key for item in batch if item.what == "run" and not _is_writing(handle, item.key)])
+        handle.records.delete([item.key for item in batch if item.what == "run" and not _is_another(handle, item)])
         progress(start + len(batch), len(doomed))
     _change(handle, MoveKind.PURGE, by, f"purged {collection}", lambda pointer: _without(pointer, collection))
     return doomed, spared
 
 
-def _is_writing(handle: ChainHandle, key: str) -> bool:
-    """Whether a new run has taken the id of the one that was condemned.
-
-    (Its files are its own: keys are never shared.)
-    """
+def _is_another(handle: ChainHandle, item: Condemned) -> bool:
+    """Whether a new run has taken the id of the one that was condemned. Its files are its own: keys are not shared."""
     try:
-        return RunRecord.decode(handle.records.get(key).data, key=key).state is RunState.WRITING
-    except ObjectNotFound:
+        return RunRecord.decode(handle.records.get(item.key).data, key=item.key).attempt != item.attempt
+    except (ObjectNotFound, Damaged):
         return False
 
 

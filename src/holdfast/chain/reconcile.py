@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from holdfast.chain.collect import plan_collection, sweep
+from holdfast.chain.collect import corrected, plan_collection, sweep
 from holdfast.chain.fence import touch
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.history import require_pointer
@@ -80,7 +80,7 @@ def _sweep_and_fence(handle: ChainHandle, survey: Survey, *, by: str) -> None:
 
 
 def _runs(handle: ChainHandle, *, by: str, enforce: bool) -> list[Finding]:
-    """Published runs whose record was never closed, and abandoned ones."""
+    """Abandoned runs, and ones that were swept although they had been published."""
     survey = survey_chain(handle)
     if enforce:
         _sweep_and_fence(handle, survey, by=by)
@@ -88,14 +88,14 @@ def _runs(handle: ChainHandle, *, by: str, enforce: bool) -> list[Finding]:
     published = last_published(survey.moves)
     for record, _ in survey.runs:
         key = handle.layout.run_key(record.run_id)
-        fate = fate_of(handle, record, published)
-        if fate is Fate.PUBLISHED and record.state is not RunState.COMMITTED:
-            found.append(
-                Finding(what=f"run {record.run_id} was published, its record not closed", key=key, repaired=enforce)
-            )
-        elif fate is Fate.ABANDONED and record.state is not RunState.SWEPT:
-            advice = "its files go with the next `gc collect`"
-            found.append(Finding(what=f"run {record.run_id} was abandoned", key=key, repaired=enforce, advice=advice))
+        changed = corrected(record, fate_of(handle, record, published))
+        if changed is None:
+            continue
+        if changed.state is RunState.COMMITTED:
+            what, advice = f"run {record.run_id} was swept, but had been published", ""
+        else:
+            what, advice = f"run {record.run_id} was abandoned", "its files go with the next `gc collect`"
+        found.append(Finding(what=what, key=key, repaired=enforce, advice=advice))
     return found
 
 

@@ -2,11 +2,13 @@
 
 1. A run is registered before its first byte is written; it claims the keys it may write, so what no run claims and no
    manifest names is garbage by definition.
-2. Its record goes `writing` → `committed`, `failed` or `swept`, each by compare-and-swap. Only the collector (and
-   `reconcile`, by the same code) writes `swept`.
+2. Its record goes `writing` → `failed` or `swept`, by compare-and-swap. Only the collector (and `reconcile`, by the
+   same code) writes `swept`.
 3. A publisher reads the pointer, then its own record (which must say `writing`), then swaps the pointer at the version
    it read first. The collector writes `swept`, then the pointer. Whichever came first, the other notices.
-4. `committed` is bookkeeping: the truth about what was published is in the pointer's moves.
+4. That a run was published is in the pointer's moves, by the very swap that published it; its record needs no mark,
+   and a publish no request for one. `committed` is written only where there is no such move (the legacy path) or where
+   a sweep is taken back.
 """
 
 from __future__ import annotations
@@ -205,7 +207,7 @@ class Run:
         )
 
     def mark_committed(self) -> None:
-        """Bookkeeping after the pointer has moved; may fail without harm (S20)."""
+        """For the legacy path, which keeps no log: the only trace that this run was published."""
         record = replace(self._record, state=RunState.COMMITTED, revision=self._record.revision + 1)
         self._version = swap_run(self._handle, record, expected=self._version, durable=False)
         self._record = record

@@ -17,7 +17,6 @@ from holdfast.chain.legacy import decode_any_manifest
 from holdfast.chain.manifest import Manifest
 from holdfast.chain.moves import MOVES_PER_SEGMENT, MoveSegment
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, Pointer
-from holdfast.chain.runs import RunRecord, RunState
 from holdfast.codec import content_hash
 from holdfast.errors import CorruptRecord, Damaged, HoldfastError, NotAChain, ObjectNotFound, ReaderStateError
 from holdfast.storage.objects import StoredObject, Version
@@ -250,25 +249,29 @@ def _moves_newest_first(layout: Layout, pointer: Pointer) -> Callable[[], Steps[
 
 
 def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int) -> Steps[Found]:
-    """The pointer itself is damaged: take the newest manifest whose run record says that it was committed."""
+    """The pointer itself is damaged: take the newest manifest that another one names as its parent.
+
+    A manifest is built on what was visible, so its parent was; and it carries the parent's hash. The very newest has no
+    such witness and cannot be told from an orphan, which is never to be served (S11).
+    """
     skipped = [str(first)]
     keys = (yield ListKeys(layout.manifest_prefix)) if attempts_max > 0 else []
     assert isinstance(keys, list)
+    witnessed: dict[str, str] = {}
     tried = 0
     for key in sorted((key for key in keys if layout.parse_manifest_key(key) is not None), reverse=True):
-        if tried == attempts_max:
+        if tried > attempts_max:
             break
         try:
-            found = yield from _load(layout, key, None, None, None)
-            stored = yield from _read(layout.run_key(found.manifest.run_id))
-            record = RunRecord.decode(stored.data, key=stored.key)
-        except (Damaged, ObjectNotFound) as error:
+            found = yield from _load(layout, key, witnessed.get(key), None, None)
+        except Damaged as error:
             skipped.append(str(error))
             tried += 1
             continue
-        if record.state is not RunState.COMMITTED:
-            continue  # an orphan, as far as anybody can tell: never to be served (S11)
-        return _fell_back(found, skipped)
+        if key in witnessed:
+            return _fell_back(found, skipped)
+        if found.manifest.previous_manifest_path is not None and found.manifest.parent_hash is not None:
+            witnessed[found.manifest.previous_manifest_path] = found.manifest.parent_hash
     raise ReaderStateError(f"no readable snapshot after {tried} fallbacks; skipped: {'; '.join(skipped)}")
 
 

@@ -99,8 +99,8 @@ def last_published(moves: Iterable[Move]) -> dict[str, int]:
 
 
 def fate_of(handle: ChainHandle, record: RunRecord, published: Mapping[str, int]) -> Fate:
-    """The log (`last_published`) decides first; a record's own `committed` is only bookkeeping. A lease that is judged
-    wrongly is harmless: an abandoned run is fenced before anything of it is condemned."""
+    """The log (`last_published`) decides first; a record's own `committed` is for the legacy path. A lease that is
+    judged wrongly is harmless: an abandoned run is fenced before anything of it is condemned."""
     if published.get(record.run_id, -1) >= record.earliest_sequence:
         return Fate.PUBLISHED
     if record.state is RunState.COMMITTED:
@@ -110,19 +110,16 @@ def fate_of(handle: ChainHandle, record: RunRecord, published: Mapping[str, int]
     return Fate.ABANDONED
 
 
-def _pinned(handle: ChainHandle, runs: tuple[tuple[RunRecord, Version], ...]) -> frozenset[int]:
-    now = handle.clock.now()
-    return frozenset(
-        pin
-        for record, _ in runs
-        if record.state is RunState.WRITING and record.lease_expires_at > now
-        for pin in record.pins
-    )
+def _pinned(handle: ChainHandle, survey: Survey) -> frozenset[int]:
+    """Snapshots that live runs build on."""
+    published = last_published(survey.moves)
+    live = (record for record, _ in survey.runs if record.pins and fate_of(handle, record, published) is Fate.LIVE)
+    return frozenset(pin for record in live for pin in record.pins)
 
 
 def kept_moves(handle: ChainHandle, survey: Survey, retention: int) -> list[Move]:
     """The newest `retention` snapshots, the pointer's target, every tagged one, and what live runs build on."""
-    pinned = _pinned(handle, survey.runs)
+    pinned = _pinned(handle, survey)
     return [
         move
         for position, move in enumerate(survey.published)

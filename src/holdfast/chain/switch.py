@@ -21,7 +21,6 @@ from holdfast.chain.commit import (
     Superseded,
     Undecided,
     Unknown,
-    bookkeep,
     highest_id,
     move_pointer,
     require_artifacts,
@@ -41,6 +40,7 @@ from holdfast.errors import (
     Conflict,
     InvariantViolation,
     StaleFencingToken,
+    StoreError,
     StoreUnavailable,
     VersionConflict,
 )
@@ -246,8 +246,17 @@ def publish_legacy(
             manifest_hash=content_hash(data),
             ref=key,
             seen=seen,
-            repair_pending=bookkeep(run),
+            repair_pending=_mark_committed(run),
         )
     return Unknown(
         commit_ulid=manifest.commit_ulid, reason="the legacy manifest does not tell whether this commit was in it"
     )
+
+
+def _mark_committed(run: Run) -> tuple[str, ...]:
+    """Close the run record. The snapshot is visible whatever happens here."""
+    try:
+        run.mark_committed()
+    except (StoreError, Conflict):
+        return ("run record",)
+    return ()

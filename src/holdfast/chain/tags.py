@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from holdfast.chain.fence import protect
 from holdfast.chain.handle import ChainHandle
@@ -152,16 +153,25 @@ def _check(name: str, value: str | None) -> None:
 
 
 def list_snapshots(
-    handle: ChainHandle, pointer: Pointer, *, key: str | None = None, value: str | None = None
+    handle: ChainHandle,
+    pointer: Pointer,
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    limit: int | None = None,
 ) -> list[TaggedSnapshot]:
-    """Snapshots of the history with their tags, oldest first; with `key` only those that have it (and `value`)."""
+    """Snapshots of the history with their tags, oldest first; with `key` only those that have it (and `value`).
+
+    `limit` takes the newest ones, and reads no more of the log than they need.
+    """
     book, _ = read_tags(handle)
-    found = []
-    for move in published_moves(handle, pointer):
-        tags = tags_of(book, move)
-        if key is None or (key in tags and value in (None, tags[key])):
-            found.append(TaggedSnapshot(snapshot=ref_from_move(handle, move), tags=tags))
-    return found[::-1]
+    matching = (
+        TaggedSnapshot(snapshot=ref_from_move(handle, move), tags=tags)
+        for move in published_moves(handle, pointer)
+        for tags in (tags_of(book, move),)
+        if key is None or (key in tags and value in (None, tags[key]))
+    )
+    return list(islice(matching, limit))[::-1]
 
 
 def find_snapshot(handle: ChainHandle, pointer: Pointer, key: str, value: str) -> Move:

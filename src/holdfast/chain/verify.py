@@ -14,7 +14,7 @@ from itertools import pairwise
 from holdfast.chain.collection import read_collection
 from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import load_move_target
-from holdfast.chain.legacy import read_mirror
+from holdfast.chain.legacy import decode_any_manifest, read_mirror
 from holdfast.chain.manifest import Artifact, Manifest
 from holdfast.chain.moves import MOVES_PER_SEGMENT, read_hashed_segment
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, MoveKind, Pointer, broken_succession
@@ -67,21 +67,25 @@ def verify_chain(handle: ChainHandle, *, read_artifacts: bool = True, progress: 
 
 
 def _check_lost_pointer(handle: ChainHandle) -> Iterator[Break]:
-    """A chain that has no pointer was never published to, or has lost it: a committed run or a settled log tells
-    (I1)."""
+    """A chain that has no pointer was never published to, or has lost it: a settled log or a parent tells (I1)."""
     settled = any(True for page in handle.records.list(handle.layout.moves_prefix) for _ in page)
-    if settled or any(
-        _is_committed(data, key) for key, data in _records_below(handle.records, handle.layout.run_prefix)
-    ):
+    if settled or any(_has_parent(handle, key, data) for key, data in _manifests_of(handle)):
         problem = "the pointer is missing, but snapshots were published"
         yield Break(invariant="I1", key=handle.layout.pointer_key, problem=problem)
 
 
-def _is_committed(data: bytes, key: str) -> bool:
+def _manifests_of(handle: ChainHandle) -> Iterator[tuple[str, bytes]]:
+    for key, data in _records_below(handle.records, handle.layout.manifest_prefix):
+        if handle.layout.parse_manifest_key(key) is not None:
+            yield key, data
+
+
+def _has_parent(handle: ChainHandle, key: str, data: bytes) -> bool:
+    """Whether a manifest was built on another: then that one was visible, and there was a pointer."""
     try:
-        return RunRecord.decode(data, key=key).state is RunState.COMMITTED
+        return decode_any_manifest(data, key=key, names=handle.layout.names).parent_hash is not None
     except Damaged:
-        return False  # reported on its own
+        return False
 
 
 def _read_log(handle: ChainHandle, pointer: Pointer) -> tuple[list[Move], list[Break]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.errors import BadInput, Damaged, NotAChain, StoreError
+from holdfast.errors import BadInput, NotAChain
 
 if TYPE_CHECKING:
     from holdfast.chain.chain import Chain
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["DownstreamSearch"]
 
 _DATA_SETS = "datasets"
-_EVERYTHING = 1 << 62
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DownstreamSearch:
-    """The chains to look into. One that cannot be read is noted: it must not stand in the way of a rollback."""
+    """The chains to look into."""
 
-    chains: list[Chain]
-    skipped: list[str] = field(default_factory=list)
-    searched: list[str] = field(default_factory=list)
+    chains: tuple[Chain, ...]
 
     @classmethod
     def around(cls, chain: Chain, urls: Sequence[str]) -> DownstreamSearch:
@@ -37,18 +34,15 @@ class DownstreamSearch:
             found = _siblings(chain)
         own = chain.handle.identity
         known = {one.handle.identity: one for one in found if one.handle.identity != own}
-        return cls(chains=list(known.values()))
+        return cls(tuple(known.values()))
 
-    def handles(self) -> Iterator[ChainHandle]:
-        """Those that can be read, in full, before the library is given them."""
-        for chain in self.chains:
-            try:
-                chain.list_manifests(limit=_EVERYTHING)
-            except (Damaged, StoreError) as error:
-                self.skipped.append(f"{chain.handle.identity}: {error}")
-                continue
-            self.searched.append(chain.handle.identity)
-            yield chain.handle
+    @property
+    def handles(self) -> list[ChainHandle]:
+        return [chain.handle for chain in self.chains]
+
+    @property
+    def searched(self) -> list[str]:
+        return [chain.handle.identity for chain in self.chains]
 
 
 def _chains_at(url: str) -> list[Chain]:

@@ -30,7 +30,8 @@ def command(url: str | None, limit: int, layout: str | None, as_json: bool) -> N
 
     Rolled-back snapshots are history; manifests that were never visible, and collected ones, are not.
 
-    JSON: snapshots (offset, ref, manifest_id, run_id, published_at, commit_ulid, by, tags, current), total.
+    JSON: snapshots (offset, ref, manifest_id, run_id, published_at, commit_ulid, by, tags, current), more (true if
+    there are older ones).
 
     \b
     Examples:
@@ -39,7 +40,7 @@ def command(url: str | None, limit: int, layout: str | None, as_json: bool) -> N
       holdfast history ./workspace#domain:catalog --json
     """
     call = Call(url, layout=layout, as_json=as_json)
-    listed = call.chain.list_snapshots()[::-1]
+    listed = call.chain.list_snapshots(limit=limit + 1)[::-1]
     current = call.chain.current()
     shown = [
         (offset, found.snapshot, dict(found.tags), current is not None and found.snapshot.ref == current.ref)
@@ -49,12 +50,15 @@ def command(url: str | None, limit: int, layout: str | None, as_json: bool) -> N
         (str(offset), time_text(one.published_at), one.run_id, one.ref, tags_text(tags), "yes" if is_current else "")
         for offset, one, tags, is_current in shown
     ]
-    more = max(0, len(listed) - limit)
-    parts: list[Part] = [Table(_COLUMNS, rows, more=more, how=f"--limit {len(listed)} shows all")]
+    more = len(listed) > limit
+    parts: list[Part] = [Table(_COLUMNS, rows)]
+    if more:
+        parts.append(Line(f"… and older ones: --limit {10 * limit} shows more"))
     if not listed:
         parts = [Line("Nothing was published here yet.")]
     elif current is not None and current.ref != listed[0].snapshot.ref:
-        offset = next((index for index, one in enumerate(listed) if one.snapshot.ref == current.ref), None)
+        everything = call.chain.list_snapshots()[::-1]
+        offset = next((index for index, one in enumerate(everything) if one.snapshot.ref == current.ref), None)
         parts += [
             Line(""),
             Line(f"Readers see offset {offset}: what is newer was rolled back."),
@@ -67,6 +71,6 @@ def command(url: str | None, limit: int, layout: str | None, as_json: bool) -> N
             {"offset": offset, **snapshot_json(one), "tags": tags, "current": is_current}
             for offset, one, tags, is_current in shown
         ],
-        "total": len(listed),
+        "more": more,
     }
     call.output.show(View(data=data, parts=parts))

@@ -68,14 +68,14 @@ def command(
             line = Line(f"{current.ref} is what readers see already; nothing was changed.")
             call.output.show(View(data=data, parts=[line, Command("see", call.again("history"))]))
             return
-    moved = call.chain.rollback(ref=ref, run_id=run_id, offset=offset, why=why, downstream_in=search.handles())
+    moved = call.chain.rollback(ref=ref, run_id=run_id, offset=offset, why=why, downstream_in=search.handles)
     is_forward = moved.current.manifest_id > moved.left.manifest_id
     undo = call.again("rollback", ref=moved.left.ref) if is_forward else call.again("forward")
     data = {
         **moved_json("rollback", call.identity, moved, undo=undo),
         "downstream": [_downstream_json(one) for one in moved.downstream],
         "searched": search.searched,
-        "skipped": search.skipped,
+        "unread": list(moved.unread),
     }
     parts = [*moved_parts("Rolled back.", moved), *_downstream_parts(moved, search), Command("undo it", undo)]
     call.output.show(View(data=data, parts=parts))
@@ -142,5 +142,5 @@ def _downstream_parts(moved: RolledBack, search: DownstreamSearch) -> list[Part]
         )
     else:
         parts.append(Line("Downstream was not searched: name chains with --downstream-in URL."))
-    parts += [Line(f"Could not look into {problem}", style="yellow") for problem in search.skipped]
+    parts += [Line(f"Could not look into {problem}", style="yellow") for problem in moved.unread]
     return parts
