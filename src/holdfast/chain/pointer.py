@@ -19,7 +19,7 @@ from holdfast.clock import format_time
 from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.errors import CorruptRecord
 
-__all__ = ["IdSet", "Move", "MoveKind", "PendingCollection", "Pointer", "PointerIdField"]
+__all__ = ["MAKES_VISIBLE", "IdSet", "Move", "MoveKind", "PendingCollection", "Pointer", "PointerIdField"]
 
 
 class MoveKind(StrEnum):

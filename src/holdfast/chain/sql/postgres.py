@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+from holdfast.chain.sql.async_connections import AsyncConnections
 from holdfast.chain.sql.dialect import POSTGRES, Dialect, Row, Transaction
 from holdfast.chain.sql.schema import missing_schema, require_schema
 from holdfast.chain.sql.url import SqlUrl
@@ -52,7 +53,6 @@ _KEEPALIVE: dict[str, Any] = {
 
 _T = TypeVar("_T")
 _Connection = psycopg.Connection[Row]
-_AsyncPool = psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[Row]]
 
 
 class _Transaction:
@@ -84,7 +84,7 @@ class PostgresDatabase:
         self._options |= {"autocommit": True, "prepare_threshold": None, "connect_timeout": self._timeout_s}
         self._opening = threading.Lock()
         self._pool: psycopg_pool.ConnectionPool[_Connection] | None = None
-        self._async_pool: tuple[asyncio.AbstractEventLoop, _AsyncPool] | None = None
+        self._async_connections: AsyncConnections | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -107,26 +107,30 @@ class PostgresDatabase:
 
     async def rows_async(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         text = POSTGRES.spell(statement).encode()
+        connections = self._connections_of_this_loop()
         for last in (False, True):
-            pool = await self._opened_async()
             try:
-                async with pool.connection() as connection:
+                async with connections.connection() as connection:
                     return await (await connection.execute(text, parameters or None)).fetchall()
             except psycopg.Error as error:
                 if last or not _is_lost(error):
                     raise self._translated(error) from error
-            await _heal_async(pool)
+            connections.drop_idle()
         raise AssertionError("the second try returns or raises")
 
-    async def close_async(self) -> None:
-        """Close the connections of this event loop."""
-        known, self._async_pool = self._async_pool, None
-        if known is not None and known[0] is asyncio.get_running_loop():
-            await known[1].close()
+    def _connections_of_this_loop(self) -> AsyncConnections:
+        known = self._async_connections
+        if known is None or known.loop is not asyncio.get_running_loop():
+            known = AsyncConnections(self._url.target, self._options, connections_max=CONNECTIONS_MAX)
+            self._async_connections = known
+        return known
 
     def close(self) -> None:
         with self._opening:
             pool, self._pool = self._pool, None
+            connections, self._async_connections = self._async_connections, None
+        if connections is not None:
+            connections.drop_idle()
         if pool is not None:
             pool.close(timeout=1.0)
 
@@ -176,33 +180,6 @@ class PostgresDatabase:
                 )
             return self._pool
 
-    async def _opened_async(self) -> _AsyncPool:
-        loop = asyncio.get_running_loop()
-        known = self._async_pool
-        if known is not None and known[0] is loop:
-            return known[1]
-        try:
-            async with await psycopg.AsyncConnection.connect(self._url.target, **self._options) as connection:
-                found = await (await connection.execute(b"SELECT to_regclass('holdfast_chains')")).fetchone()
-        except psycopg.Error as error:
-            raise self._translated(error) from error
-        if found is None or found[0] is None:
-            raise missing_schema(self._url)
-        pool: _AsyncPool = psycopg_pool.AsyncConnectionPool(
-            self._url.target,
-            kwargs=self._options,
-            min_size=0,
-            max_size=CONNECTIONS_MAX,
-            timeout=float(self._timeout_s),
-            max_idle=IDLE_MAX_S,
-            reconnect_timeout=float(self._timeout_s),
-            open=False,
-            name="holdfast-async",
-        )
-        await pool.open()
-        self._async_pool = (loop, pool)
-        return pool
-
     def _translated(self, error: psycopg.Error) -> HoldfastError:
         text = f"{self._url.public}: {self._url.scrub(str(error))}"
         match error:
@@ -237,11 +214,6 @@ def _heal(pool: psycopg_pool.ConnectionPool[_Connection]) -> None:
     """After a restart of the server every idle connection is dead: throw out all of them at once."""
     with contextlib.suppress(psycopg.Error):
         pool.check()
-
-
-async def _heal_async(pool: _AsyncPool) -> None:
-    with contextlib.suppress(psycopg.Error):
-        await pool.check()
 
 
 def _transact(connection: _Connection, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
