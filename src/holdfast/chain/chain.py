@@ -185,8 +185,8 @@ class Chain:
     def current(self) -> ManifestRef | None:
         """The visible snapshot, or None for an empty chain."""
         seen = self.handle.read_pointer()
-        if seen is None:
-            return None
+        if seen is None or seen.pointer.publishing == "legacy":
+            return history.legacy_ref(self.handle)
         return history.ref_from_move(self.handle, history.resolve(self.handle, seen.pointer))
 
     def load_current(self) -> Manifest | None:

@@ -203,13 +203,14 @@ def _condemned_runs(
     """Records of runs that can do nothing any more: swept ones, and those whose snapshot leaves or is gone."""
     gone = {move.run_id for move in survey.moves if move.target_id in survey.seen.pointer.collected}
     gone |= {move.run_id for move in leaving}
-    return [
+    done = [
         Condemned(
             key=handle.layout.run_key(record.run_id), what="run", byte_size=len(record.encode()), attempt=record.attempt
         )
         for record, _ in survey.runs
         if fates[record.run_id] is Fate.ABANDONED or (fates[record.run_id] is Fate.PUBLISHED and record.run_id in gone)
     ]
+    return [*done, *(Condemned(key=key, what="run", byte_size=0) for key in survey.empty_runs)]
 
 
 def _enforce(

@@ -76,6 +76,23 @@ def ref_from_move(handle: ChainHandle, move: Move) -> ManifestRef:
     )
 
 
+def legacy_ref(handle: ChainHandle) -> ManifestRef | None:
+    """What the legacy path holds, where that is what counts."""
+    mirror = read_mirror(handle)
+    if mirror is None or handle.layout.mirror_key is None:
+        return None
+    return ManifestRef(
+        ref=handle.layout.mirror_key,
+        run_id=mirror.manifest.run_id,
+        published_at=mirror.manifest.published_at,
+        manifest_id=mirror.manifest.manifest_id,
+        manifest_path=handle.layout.mirror_key,
+        manifest_hash=mirror.hash,
+        commit_ulid=mirror.manifest.commit_ulid,
+        by="",
+    )
+
+
 def require_pointer(handle: ChainHandle) -> SeenPointer:
     seen = handle.read_pointer()
     if seen is None:

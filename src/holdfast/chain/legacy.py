@@ -8,6 +8,7 @@ copy, then swaps. Whoever moved the pointer last also finds the last version.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.ids import parse_manifest_id
@@ -18,7 +19,7 @@ from holdfast.storage.objects import Version
 
 __all__ = ["Mirror", "decode_any_manifest", "mirror_is_current", "read_mirror", "sync_mirror"]
 
-_EPOCH_START = "1970-01-01T00:00:00.000000Z"
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,6 @@ def _legacy_manifest(fields: Fields) -> Manifest:
         manifest_id = 0
     epoch = payload.get("epoch")
     published_at = payload.get("published_at", payload.get("updated_at"))
-    moment = Fields({"at": published_at if isinstance(published_at, str) else _EPOCH_START}, key=fields.key)
     return Manifest(
         manifest_id=manifest_id,
         epoch=epoch if isinstance(epoch, int) and epoch >= 0 else 0,
@@ -64,11 +64,20 @@ def _legacy_manifest(fields: Fields) -> Manifest:
         pointer_sequence=0,
         parent_hash=None,
         previous_manifest_path=None,
-        published_at=moment.time("at"),
+        published_at=_lenient_time(published_at),
         run_id="legacy",
         payload=payload,
         legacy=True,
     )
+
+
+def _lenient_time(found: object) -> datetime:
+    """An old writer's time: without a zone it is UTC; whatever cannot be read is long ago."""
+    try:
+        moment = datetime.fromisoformat(str(found))
+    except ValueError:
+        return _LONG_AGO
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def read_mirror(handle: ChainHandle) -> Mirror | None:

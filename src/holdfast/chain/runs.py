@@ -122,13 +122,19 @@ def read_run(handle: ChainHandle, run_id: str) -> tuple[RunRecord, Version] | No
 
 
 def list_runs(handle: ChainHandle) -> Iterator[tuple[RunRecord, Version]]:
-    """All run records. One that cannot be read raises CorruptRecord: the collector must not guess."""
+    """All run records. One that cannot be read raises CorruptRecord: the collector must not guess.
+
+    An empty one says nothing and never can: a power cut took what was written without waiting for the disk. Its run
+    cannot be published, since its writer cannot read it either.
+    """
     for page in handle.records.list(handle.layout.run_prefix):
         for info in page:
             try:
                 stored = handle.records.get(info.key)
             except ObjectNotFound:
                 continue  # deleted by another collector meanwhile
+            if not stored.data:
+                continue
             yield RunRecord.decode(stored.data, key=info.key), stored.version
 
 

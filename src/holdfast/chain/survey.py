@@ -45,6 +45,8 @@ class Survey:
     manifests: tuple[ObjectInfo, ...]
     runs: tuple[tuple[RunRecord, Version], ...]
     tags: TagBook
+    empty_runs: tuple[str, ...]
+    """Keys of run records that a power cut left empty."""
     condemned: frozenset[str]
     """Keys that an earlier collection has condemned and that can still be restored."""
 
@@ -71,6 +73,9 @@ def survey_chain(handle: ChainHandle) -> Survey:
         if handle.layout.parse_manifest_key(info.key) is not None
     )
     runs = tuple(list_runs(handle))
+    empty_runs = tuple(
+        info.key for page in handle.records.list(handle.layout.run_prefix) for info in page if info.size == 0
+    )
     tags, _ = read_tags(handle)
     moves = tuple(move for move in moves_newest_first(handle, seen.pointer) if move.kind in MAKES_VISIBLE)
     pending = frozenset(
@@ -78,7 +83,16 @@ def survey_chain(handle: ChainHandle) -> Survey:
         for collection in seen.pointer.collections
         for item in read_collection(handle, collection.collection).condemned
     )
-    return Survey(seen=seen, moves=moves, objects=objects, manifests=manifests, runs=runs, tags=tags, condemned=pending)
+    return Survey(
+        seen=seen,
+        moves=moves,
+        objects=objects,
+        manifests=manifests,
+        runs=runs,
+        tags=tags,
+        empty_runs=empty_runs,
+        condemned=pending,
+    )
 
 
 class Fate(Enum):

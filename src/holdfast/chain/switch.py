@@ -38,6 +38,7 @@ from holdfast.errors import (
     AlreadyExists,
     BadInput,
     Conflict,
+    CorruptRecord,
     InvariantViolation,
     StaleFencingToken,
     StoreError,
@@ -97,6 +98,9 @@ def adopt_legacy(handle: ChainHandle, *, by: str) -> SeenPointer | None:
     mirror = read_mirror(handle)
     if mirror is None:
         return None
+    if not mirror.manifest.legacy:
+        # A pointer was there when this was written. A new one would start a second log, and forget the whole history.
+        raise CorruptRecord(handle.layout.pointer_key, "the pointer is missing; put back the object that was there")
     seen = _adopt(handle, mirror, seen=None, by=by, why="first pointer publish") or handle.read_pointer()
     sync_root(handle)
     return seen

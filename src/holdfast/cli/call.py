@@ -19,6 +19,7 @@ __all__ = [
     "Call",
     "by_option",
     "common_options",
+    "require_there",
     "snapshot_options",
     "split_words",
     "url_argument",
@@ -73,11 +74,20 @@ def without_password(url: str) -> str:
 class Call:
     """Everything a command needs, made from what was typed and what is configured."""
 
-    def __init__(self, url: str | None, *, layout: str | None, as_json: bool, by: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        layout: str | None,
+        as_json: bool,
+        by: str | None = None,
+        may_be_lost: bool = False,
+    ) -> None:
         self.settings: Settings = load_settings()
         self.output: Output = make_output(as_json=as_json)
         self._url = url
         self._layout = layout
+        self._may_be_lost = may_be_lost and layout is not None
         self.chain: Chain = self._open(by or self.settings.by)
 
     @property
@@ -109,10 +119,16 @@ class Call:
             )
         manifests = None if is_sql_url(url) else self.settings.manifests
         chain = open_chain(url, layout=self._layout, manifests=manifests, by=by)
-        keys = [key for key in (chain.layout.pointer_key, chain.layout.mirror_key) if key is not None]
-        if not any(_exists(chain, key) for key in keys):  # a named layout was not looked for yet
-            raise NotAChain(f"no {chain.layout.name} chain at {chain.handle.records.url!r}: {keys[0]!r} does not exist")
+        if not self._may_be_lost:
+            require_there(chain)
         return chain
+
+
+def require_there(chain: Chain) -> None:
+    """NotAChain unless something is there: a layout that was named was not looked for yet."""
+    keys = [key for key in (chain.layout.pointer_key, chain.layout.mirror_key) if key is not None]
+    if not any(_exists(chain, key) for key in keys):
+        raise NotAChain(f"no {chain.layout.name} chain at {chain.handle.records.url!r}: {keys[0]!r} does not exist")
 
 
 def _exists(chain: Chain, key: str) -> bool:

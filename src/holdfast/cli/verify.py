@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.call import Call, common_options, url_argument
+from holdfast.cli.call import Call, common_options, require_there, url_argument
 from holdfast.cli.failures import EXIT_DAMAGED
 from holdfast.cli.output import Command, Line, Part, Progress, View
 from holdfast.cli.words import count
@@ -37,7 +37,7 @@ class _Counted:
 def command(context: click.Context, url: str | None, quick: bool, layout: str | None, as_json: bool) -> None:
     """Check everything, pointer to bytes, and list every break. Changes nothing.
 
-    The exit code is 6 if anything is broken.
+    The exit code is 6 if anything is broken. With --layout, a chain whose pointer was lost is told from none at all.
 
     JSON: ok, quick, artifacts (how many were checked), breaks (invariant, key, problem).
 
@@ -47,10 +47,12 @@ def command(context: click.Context, url: str | None, quick: bool, layout: str | 
       holdfast verify s3://bucket/team/datasets/users --quick
       holdfast verify ./users --json
     """
-    call = Call(url, layout=layout, as_json=as_json)
+    call = Call(url, layout=layout, as_json=as_json, may_be_lost=True)
     with call.output.progress("verifying artifacts") as progress:
         counted = _Counted(progress)
         breaks = call.chain.verify(read_artifacts=not quick, progress=counted)
+    if not breaks:
+        require_there(call.chain)
     checked = f"{count(counted.total, 'artifact')} {'sized' if quick else 'hashed'}"
     parts: list[Part] = [
         Line(f"Nothing is broken: pointer, log, manifests, tags and runs read, {checked}.", style="green")

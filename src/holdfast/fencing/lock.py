@@ -12,6 +12,7 @@ with the pointer's epoch, so a holder that was paused past its lease can do noth
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from holdfast.errors import (
     LockHeld,
     LockLost,
     ObjectNotFound,
+    StoreError,
     StoreUnavailable,
     VersionConflict,
 )
@@ -36,6 +38,7 @@ from holdfast.storage.objects import RecordStore, Version
 __all__ = ["LockGuard", "LockRecord", "acquire_lock", "read_lock"]
 
 ATTEMPTS_MAX = 8
+_log = logging.getLogger("holdfast.lock")
 _SEAL = TokenSeal()
 
 
@@ -234,4 +237,8 @@ class LockGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.release()
+        try:
+            self.release()
+        except StoreError as failure:
+            # What was done under the lock is done: a release without an answer must not make it look failed.
+            _log.warning("lock %r was not released and will expire by itself: %s", self.key, failure)

@@ -163,8 +163,8 @@ class LocalStore:
         return found
 
     def sizes(self, keys: Sequence[str]) -> list[int | None]:
-        # A commit asks this of every artifact: versions and dates that nobody reads would take as long as the stats, and
-        # walking down to the same folder for each of its files as long again.
+        # A commit asks this of every artifact: versions and dates that nobody reads would take as long as the stats,
+        # and walking down to the same folder for each of its files as long again.
         found: list[int | None] = [None] * len(keys)
         folders: dict[str, list[tuple[int, str]]] = {}
         for position, key in enumerate(keys):

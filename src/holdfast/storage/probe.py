@@ -2,7 +2,7 @@
 them.
 
 The question is asked at a key that is never deleted and whose content never repeats, by any number of processes at
-once. Six requests; nothing else is written, and nothing is deleted.
+once. Seven requests; nothing else is written, and nothing is deleted.
 
 What counts as honouring:
 
