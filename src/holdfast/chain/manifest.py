@@ -188,13 +188,13 @@ class Manifest:
 
     def _require_spellable(self, names: ArtifactNames) -> None:
         """Nothing may get lost on the way: each artifact has a list, and no field of the model takes its place."""
+        own = {names.path, names.row_count, "byte_size", "checksum"}
         for artifact in self.artifacts:
             if artifact.kind not in names.lists:
                 raise BadInput(
                     f"artifact {artifact.path!r} is of kind {artifact.kind!r}; use {' or '.join(names.lists)}"
                 )
-            taken = {names.path, names.row_count, "byte_size", "checksum"} & set(artifact.detail)
-            if taken:
+            if artifact.detail and (taken := own & set(artifact.detail)):
                 raise BadInput(
                     f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}"
                 )

@@ -8,6 +8,7 @@ name two objects and two keys can never name one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from holdfast.errors import BadInput, InvalidKey
 
@@ -16,6 +17,7 @@ __all__ = [
     "RESERVED_PREFIX",
     "SEGMENT_BYTES_MAX",
     "check_key",
+    "check_keys",
     "check_page_size",
     "check_prefix",
     "check_range",
@@ -50,6 +52,14 @@ def check_key(key: str) -> str:
     if reason is not None:
         raise InvalidKey(f"not a usable key: {key!r}: {reason}")
     return key
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """`check_key` of each. Plain keys, put one behind the other, are one plain key: mostly a single match does."""
+    if keys and max(map(len, keys)) <= KEY_BYTES_MAX and _PLAIN.fullmatch("/".join(keys)) is not None:
+        return
+    for key in keys:
+        check_key(key)
 
 
 def check_prefix(prefix: str) -> str:

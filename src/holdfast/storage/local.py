@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.storage import local_io as io
 from holdfast.storage.asyncs import ThreadedAsyncReader
-from holdfast.storage.keys import check_key, check_page_size, check_prefix, check_range
+from holdfast.storage.keys import check_key, check_keys, check_page_size, check_prefix, check_range
 from holdfast.storage.local_walk import has_objects, temporaries, walk
 from holdfast.storage.objects import PAGE_SIZE_DEFAULT, AsyncObjectReader, ObjectInfo, StoredObject, Version
 
@@ -165,10 +165,11 @@ class LocalStore:
     def sizes(self, keys: Sequence[str]) -> list[int | None]:
         # A commit asks this of every artifact: versions and dates that nobody reads would take as long as the stats,
         # and walking down to the same folder for each of its files as long again.
+        check_keys(keys)
         found: list[int | None] = [None] * len(keys)
         folders: dict[str, list[tuple[int, str]]] = {}
         for position, key in enumerate(keys):
-            folder, _, name = check_key(key).rpartition("/")
+            folder, _, name = key.rpartition("/")
             folders.setdefault(folder, []).append((position, name))
         for folder, members in folders.items():
             try:
@@ -179,8 +180,11 @@ class LocalStore:
                 raise io.translate(error, folder) from error
             try:
                 for position, name in members:
-                    status = _stat_in(folder_fd, name)
-                    if status is not None and stat.S_ISREG(status.st_mode):
+                    try:
+                        status = os.stat(name, dir_fd=folder_fd)
+                    except FileNotFoundError:
+                        continue
+                    if stat.S_ISREG(status.st_mode):
                         found[position] = status.st_size
             except OSError as error:
                 raise io.translate(error, folder) from error
