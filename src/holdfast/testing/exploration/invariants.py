@@ -14,7 +14,7 @@ from holdfast.chain.manifest import Manifest
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, Pointer
 from holdfast.codec import content_hash
 from holdfast.errors import Damaged
-from holdfast.testing.exploration.world import Objects, Watcher
+from holdfast.testing.exploration.world import Watcher
 
 __all__ = ["InvariantWatcher", "Violation"]
 
@@ -164,7 +164,7 @@ class InvariantWatcher(Watcher):
                 raise Violation("I6", f"{actor} made snapshot {manifest_id} visible, but {artifact} is missing")
 
 
-def truth_of(layout: Layout, objects: Objects, pointers: list[bytes]) -> Truth:
+def truth_of(layout: Layout, objects: Mapping[str, tuple[bytes, int]], pointers: list[bytes]) -> Truth:
     """The truth about a world that was prepared by publishing: replayed from the pointers it wrote."""
     watcher = InvariantWatcher(layout, objects, Truth(), frozenset())
     before: bytes | None = None
