@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.chain import Chain, Committed, Manifest, Pointer, SeenPointer, kv_layout
-from holdfast.chain.commit import succession_problems
 from holdfast.chain.ids import next_ulid
+from holdfast.chain.successor import succession_problems
 from holdfast.errors import InvariantViolation
 from holdfast.testing.clock import SeededRandomness, VirtualClock
 from tests.chain.publishing import ChainFactory, contents, draft_of, everything, overwrite, publish_one, sha256

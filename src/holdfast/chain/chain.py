@@ -287,10 +287,7 @@ class Chain:
     def list_snapshots(
         self, key: str | None = None, value: str | None = None, *, limit: int | None = None
     ) -> list[tags.TaggedSnapshot]:
-        """Snapshots with their tags, oldest first:
-
-        those that have the tag, if one is given; the newest `limit` of them.
-        """
+        """Snapshots with their tags, oldest first; only those that have the tag, and the newest `limit`, if given."""
         seen = self.handle.read_pointer()
         return [] if seen is None else tags.list_snapshots(self.handle, seen.pointer, key=key, value=value, limit=limit)
 

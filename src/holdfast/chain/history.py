@@ -130,10 +130,7 @@ def load_manifest_at(handle: ChainHandle, path: str, expected_hash: str) -> Mani
 
 
 def load_current(handle: ChainHandle) -> Manifest | None:
-    """The visible manifest:
-
-    by the pointer, or from the legacy path where there is no pointer (S26). None for an empty chain.
-    """
+    """The visible manifest, by the pointer or, without one, from the legacy path (S26). None for an empty chain."""
     seen = handle.read_pointer()
     if seen is None or seen.pointer.publishing == "legacy":
         mirror = read_mirror(handle)

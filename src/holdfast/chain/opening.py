@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from dataclasses import replace
 
 from holdfast.chain.chain import Chain
 from holdfast.chain.handle import ChainHandle
@@ -125,8 +124,3 @@ def detect_layout(store: ObjectStore) -> Layout:
         expected = ", ".join(layout.pointer_key for layout in candidates[:3])
         raise NotAChain(f"no chain at {store.url!r}: expected one of {expected}, …")
     raise NotAChain(f"more than one chain at {store.url!r}: name one as {store.url}#{' or #'.join(sorted(found))}")
-
-
-def with_records(chain: Chain, **changes: object) -> Chain:
-    """The same chain with other surroundings."""
-    return Chain(replace(chain.handle, **changes), by=chain.by)  # type: ignore[arg-type]

@@ -240,10 +240,7 @@ class Pointer:
         return self.moves[-1]
 
     def moved(self, move: Move, **changes: object) -> Pointer:
-        """The pointer after `move`:
-
-        every write goes through here, so no write can forget the sequence (I2) or the log.
-        """
+        """The pointer after `move`. Every write goes through here: none can forget the sequence (I2) or the log."""
         return replace(
             self,
             manifest_id=move.target_id,
@@ -326,10 +323,7 @@ class Pointer:
 
 
 def broken_succession(moves: Iterable[Move]) -> list[str]:
-    """What consecutive moves break:
-
-    sequences without a gap, ULIDs that grow, epochs that do not fall, ids used once (I2-I5).
-    """
+    """What consecutive moves break: no gap in sequences, ULIDs that grow, epochs that do not fall, ids used once."""
     found = []
     previous: Move | None = None
     for move in moves:

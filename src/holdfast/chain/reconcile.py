@@ -68,10 +68,7 @@ def _is_current(check: object, handle: ChainHandle) -> bool:
 
 
 def _sweep_and_fence(handle: ChainHandle, survey: Survey, *, by: str) -> None:
-    """As the collector does it:
-
-    who read the pointer before its run was swept must fail, or be seen to have published.
-    """
+    """As the collector does it: who read the pointer before the sweep must fail, or be seen to have published."""
     fates = sweep(handle, survey)
     newly = [record for record, _ in survey.runs if record.state is not RunState.SWEPT]
     if any(fates[record.run_id] is Fate.ABANDONED for record in newly):

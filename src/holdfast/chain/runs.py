@@ -57,10 +57,7 @@ class RunRecord:
     """+1 on every write, so that no two contents are the same bytes."""
     registered_at: datetime
     earliest_sequence: int
-    """The first sequence of the pointer at which this run can have been published:
-
-    one above the pointer when it began.
-    """
+    """One above the pointer's sequence when the run began: it cannot have been published before that."""
     lease_expires_at: datetime
     claims: tuple[str, ...]
     """Keys and folders this run may write."""

@@ -98,10 +98,7 @@ def _read(key: str) -> Steps[StoredObject]:
 
 
 def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
-    """Pointer, then manifest:
-
-    two requests. Falls back where what they hold is damaged, never because a store did not answer.
-    """
+    """Pointer, then manifest: two requests. Falls back where they are damaged, never because a store is silent."""
     try:
         stored = yield from _read(layout.pointer_key)
     except ObjectNotFound:

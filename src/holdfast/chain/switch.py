@@ -21,7 +21,6 @@ from holdfast.chain.commit import (
     Superseded,
     Undecided,
     Unknown,
-    highest_id,
     move_pointer,
     require_artifacts,
 )
@@ -33,6 +32,7 @@ from holdfast.chain.manifest import Manifest, ManifestDraft
 from holdfast.chain.pointer import Move, MoveKind, Pointer
 from holdfast.chain.root import root_is_current, sync_root
 from holdfast.chain.runs import Run
+from holdfast.chain.successor import highest_id
 from holdfast.codec import content_hash, encode_record
 from holdfast.errors import (
     AlreadyExists,

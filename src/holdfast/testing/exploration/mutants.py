@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from holdfast.chain import collect as collect_module
 from holdfast.chain import commit as commit_module
+from holdfast.chain import successor as successor_module
 from holdfast.chain import tags as tags_module
 from holdfast.chain.collect import CollectionPlan
 from holdfast.chain.commit import Landed, Undecided
@@ -55,7 +56,7 @@ def skip_the_fence() -> Iterator[None]:
 @contextmanager
 def reuse_an_id() -> Iterator[None]:
     """The next id is counted from what is visible instead of from what was ever used."""
-    real = commit_module._write_manifest
+    real = successor_module.write_manifest
 
     def from_visible(handle: ChainHandle, draft: object, *, seen: SeenPointer | None, **others: object) -> object:
         if seen is not None:
@@ -65,7 +66,7 @@ def reuse_an_id() -> Iterator[None]:
             seen = SeenPointer(pointer=Pointer(**lowered), version=seen.version)
         return real(handle, draft, seen=seen, **others)  # type: ignore[arg-type]
 
-    with patch.object(commit_module, "_write_manifest", from_visible):
+    with patch.object(commit_module, "write_manifest", from_visible):
         yield
 
 
@@ -131,7 +132,7 @@ def ignore_the_epoch() -> Iterator[None]:
 
     with (
         patch.object(commit_module, "_require_fresh", unchecked),
-        patch.object(commit_module, "succession_problems", lenient),
+        patch.object(successor_module, "succession_problems", lenient),
     ):
         yield
 

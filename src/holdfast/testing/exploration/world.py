@@ -117,10 +117,7 @@ class ActorClock:
 
 
 class ActorRandomness:
-    """Unique per actor, and the same in every run:
-
-    what an actor draws depends on nothing but what it has drawn before.
-    """
+    """Unique per actor, and the same in every run: it depends on nothing but what the actor has drawn before."""
 
     __slots__ = ("_drawn", "_number")
 
