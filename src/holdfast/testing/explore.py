@@ -104,26 +104,30 @@ def _finding(stage: Stage, run: Run) -> Finding:
     )
 
 
-def _tasks(names: list[str], schedules: int) -> Iterator[Task]:
+def _tasks(names: list[str], schedules: int, first_seed: int | None) -> Iterator[Task]:
     """Bounded shares first, then random ones, in turn over the scenarios; whoever consumes this stops when there is
     enough."""
-    for name in names:
+    for name in names if first_seed is None else ():
         for part in range(_SHARES):
             yield Task(name, BOUNDS[name], (part, _SHARES))
-    for first in range(0, schedules, _SEEDS_PER_TASK):
+    begin = first_seed or 0
+    for first in range(begin, begin + 2 * schedules, _SEEDS_PER_TASK):
         for name in names:
             yield Task(name, None, (first, first + _SEEDS_PER_TASK))
 
 
-def explore(names: list[str], *, schedules: int, processes: int) -> int:
-    """Explore until the bounds are exhausted and at least `schedules` schedules were played. Returns the exit code."""
+def explore(names: list[str], *, schedules: int, processes: int, first_seed: int | None = None) -> int:
+    """Explore until the bounds are exhausted and `schedules` schedules with faults were played. Returns the exit code.
+
+    With `first_seed` only random walks are taken, from there on: to go on where an earlier run has ended.
+    """
     clock = SystemClock()
     started = clock.now()
     total = with_faults = 0
     exhausted = dict.fromkeys(names, 0)
     findings: list[Finding] = []
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for done in pool.imap_unordered(work, _tasks(names, schedules), chunksize=1):
+        for done in pool.imap_unordered(work, _tasks(names, schedules, first_seed), chunksize=1):
             total += done.schedules
             with_faults += done.with_faults
             findings += done.findings
@@ -134,12 +138,12 @@ def explore(names: list[str], *, schedules: int, processes: int) -> int:
             elapsed_s = (clock.now() - started).total_seconds()
             if sys.stdout.isatty():
                 print(f"\r{total:,} schedules, {elapsed_s:,.0f} s, {len(findings)} violations", end="", flush=True)
-            if total >= schedules and done.task.bound is None:
+            if with_faults >= schedules and done.task.bound is None:
                 pool.terminate()
                 break
     elapsed_s = (clock.now() - started).total_seconds()
     print(f"\n{'scenario':28}{'exhausted bound':32}{'schedules':>12}")
-    for name in names:
+    for name in names if first_seed is None else ():
         preemptions, faults = BOUNDS[name]
         print(f"{name:28}{f'{preemptions} preemptions, {faults} faults':32}{exhausted[name]:>12,}")
     random_walks = total - sum(exhausted.values())
@@ -158,7 +162,12 @@ def replay(name: str, schedule: str) -> int:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.explore", description=__doc__.split("\n\n")[0])
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; all by default")
-    parser.add_argument("--schedules", type=int, default=1_000_000, help="play at least so many (default 1,000,000)")
+    parser.add_argument(
+        "--schedules", type=int, default=1_000_000, help="play at least so many with faults (default 1,000,000)"
+    )
+    parser.add_argument(
+        "--first-seed", type=int, help="only random walks, from this seed on: goes on from an earlier run"
+    )
     parser.add_argument("--processes", type=int, default=2, help="how many at once (default 2)")
     parser.add_argument("--replay", nargs=2, metavar=("SCENARIO", "SCHEDULE"), help="play one schedule again")
     given = parser.parse_args(arguments)
@@ -167,7 +176,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no scenario {unknown[0]!r}; there are {', '.join(SCENARIOS)}")
     if given.replay is not None:
         return replay(*given.replay)
-    return explore(given.scenarios or list(SCENARIOS), schedules=given.schedules, processes=given.processes)
+    return explore(
+        given.scenarios or list(SCENARIOS),
+        schedules=given.schedules,
+        processes=given.processes,
+        first_seed=given.first_seed,
+    )
 
 
 if __name__ == "__main__":
