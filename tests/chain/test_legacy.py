@@ -10,7 +10,7 @@ import pytest
 from holdfast.chain import Chain
 from holdfast.errors import Conflict, CorruptRecord, ObjectNotFound
 from holdfast.storage import ObjectStore
-from holdfast.testing.faulty import CountingStore, Crashed, Fault, FaultyStore
+from holdfast.testing.faulty import CountingStore, Crashed, Fault, FaultyStore, Operation
 from tests.chain.publishing import ChainFactory, contents, edit, everything, keys_below, publish_one
 
 pytestmark = pytest.mark.parametrize("layout_name", ["domain", "orchestration"])
@@ -206,6 +206,20 @@ def test_a_lost_pointer_is_not_mistaken_for_a_chain_that_never_had_one(chain_fac
     assert found.manifest_id == last.manifest.manifest_id
     chain_factory.store.put_new(chain.layout.pointer_key, pointer)
     assert publish_one(chain_factory(by="later"), b"three").manifest.manifest_id == last.manifest.manifest_id + 1
+
+
+def test_a_first_snapshot_published_while_a_writer_looks_is_no_lost_pointer(chain_factory: ChainFactory) -> None:
+    """S26, S10: no pointer yet, then a mirror that has one: the writer looks again, and goes on after it."""
+    mirror = chain_factory.layout.mirror_key
+    first: list[Committed] = []
+
+    def plan(operation: Operation) -> Fault:
+        if operation.key == mirror and not first:
+            first.append(publish_one(chain_factory(by="first"), b"one"))
+        return Fault.PASS
+
+    late = publish_one(chain_factory(by="late", store=FaultyStore(chain_factory.store, plan)), b"two")
+    assert late.manifest.previous_manifest_path == first[0].manifest_path
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'"text"'])

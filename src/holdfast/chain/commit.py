@@ -246,8 +246,10 @@ def publish(
 
 def require_artifacts(handle: ChainHandle, artifacts: Sequence[Artifact]) -> None:
     """Every artifact exists with its size, asked by metadata and never by listing (S16), or InvariantViolation."""
-    problems = []
     sizes = sizes_of(handle.store, [artifact.path for artifact in artifacts])
+    if sizes == [artifact.byte_size for artifact in artifacts]:
+        return
+    problems = []
     for artifact, size in zip(artifacts, sizes, strict=True):
         if size is None:
             problems.append(f"{artifact.path!r} is missing")
@@ -297,7 +299,7 @@ def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: 
     owned = {*run.record.claims, *(() if base is None else (artifact.path for artifact in base.artifacts))}
     folders = folders_of(run.record.claims)
     for artifact in draft.artifacts:
-        if artifact.path not in owned and not artifact.path.startswith(folders):
+        if not artifact.path.startswith(folders) and artifact.path not in owned:
             raise InvariantViolation(
                 f"artifact {artifact.path!r} belongs neither to run {run.run_id!r} nor to its base snapshot; "
                 "claim it before writing it (`run.claim`)"

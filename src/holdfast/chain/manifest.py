@@ -181,16 +181,16 @@ class Manifest:
             "counters": dict(self.counters),
             "inputs": [pin.to_json() for pin in self.inputs],
         }
-        self._require_spellable(names)
-        for kind, list_name in names.lists.items():
-            record[list_name] = [artifact.to_json(names) for artifact in self.artifacts if artifact.kind == kind]
+        record |= self._spelled_artifacts(names)
         return encode_record(record | dict(self.payload))
 
-    def _require_spellable(self, names: ArtifactNames) -> None:
-        """Nothing may get lost on the way: each artifact has a list, and no field of the model takes its place."""
+    def _spelled_artifacts(self, names: ArtifactNames) -> Json:
+        """The artifact lists, in one pass. Nothing may get lost on the way, nor take the place of a field."""
+        lists: dict[str, list[Json]] = {list_name: [] for list_name in names.lists.values()}
         own = {names.path, names.row_count, "byte_size", "checksum"}
         for artifact in self.artifacts:
-            if artifact.kind not in names.lists:
+            list_name = names.lists.get(artifact.kind)
+            if list_name is None:
                 raise BadInput(
                     f"artifact {artifact.path!r} is of kind {artifact.kind!r}; use {' or '.join(names.lists)}"
                 )
@@ -198,9 +198,11 @@ class Manifest:
                 raise BadInput(
                     f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}"
                 )
-        taken = set(names.lists.values()) & set(self.payload)
+            lists[list_name].append(artifact.to_json(names))
+        taken = set(lists) & set(self.payload)
         if taken:
             raise BadInput(f"payload may not use the manifest's own field {min(taken)!r}")
+        return dict(lists)
 
     @classmethod
     def decode(cls, data: bytes, *, key: str, names: ArtifactNames) -> Manifest:

@@ -99,7 +99,10 @@ def adopt_legacy(handle: ChainHandle, *, by: str) -> SeenPointer | None:
     if mirror is None:
         return None
     if not mirror.manifest.legacy:
-        # A pointer was there when this was written. A new one would start a second log, and forget the whole history.
+        seen = handle.read_pointer()  # somebody may have published the first snapshot since the caller looked
+        if seen is not None:
+            return seen
+        # A pointer was there before this was written. A new one would start a second log, and forget the whole history.
         raise CorruptRecord(handle.layout.pointer_key, "the pointer is missing; put back the object that was there")
     seen = _adopt(handle, mirror, seen=None, by=by, why="first pointer publish") or handle.read_pointer()
     sync_root(handle)
