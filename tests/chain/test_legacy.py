@@ -7,7 +7,7 @@ from itertools import pairwise
 import orjson
 import pytest
 
-from holdfast.chain import Chain
+from holdfast.chain import Chain, Committed
 from holdfast.errors import Conflict, CorruptRecord, ObjectNotFound
 from holdfast.storage import ObjectStore
 from holdfast.testing.faulty import CountingStore, Crashed, Fault, FaultyStore, Operation
