@@ -136,6 +136,10 @@ class Fields:
             raise CorruptRecord(self.key, f"field {name!r} should map names to whole numbers")
         return numbers
 
+    def values(self, name: str) -> list[object]:
+        """A list of anything, for whoever checks its members."""
+        return self._list(name)
+
     def texts(self, name: str) -> tuple[str, ...]:
         values = self._list(name)
         texts = tuple(value for value in values if isinstance(value, str))

@@ -4,7 +4,11 @@
     ├── BadInput                 fix the call
     │   ├── InvalidKey           the key is not one a store accepts
     │   ├── ScopeEscape          the key would leave its tenant, workspace or chain
-    │   └── NotAChain            nothing at this place is a chain
+    │   ├── NotAChain            nothing at this place is a chain
+    │   ├── BadRows              rows with null, duplicate or oversized keys: nothing was published
+    │   ├── WrongKeyType         the key is not of the data set's key type
+    │   ├── UnknownShard         the data set has no shard of this number
+    │   └── ReaderClosed
     ├── NotFound                 the thing asked for is not there
     │   ├── ObjectNotFound
     │   ├── SnapshotNotFound
@@ -23,7 +27,9 @@
     │   ├── CorruptRecord
     │   ├── UnsupportedFormat
     │   ├── InvariantViolation
-    │   └── ReaderStateError
+    │   ├── ReaderStateError
+    │   └── CorruptShard         a file of data is missing or not what was written
+    ├── BuildFailed              a build stopped: nothing was published
     └── StoreError               the store did not answer or cannot keep its promise
         ├── StoreUnavailable     try again later; a write may or may not have happened
         ├── StoreDenied          the credentials do not allow it
@@ -39,8 +45,11 @@ from __future__ import annotations
 __all__ = [
     "AlreadyExists",
     "BadInput",
+    "BadRows",
+    "BuildFailed",
     "Conflict",
     "CorruptRecord",
+    "CorruptShard",
     "Damaged",
     "Fenced",
     "HoldfastError",
@@ -52,6 +61,7 @@ __all__ = [
     "NotFound",
     "ObjectNotFound",
     "PermitRefused",
+    "ReaderClosed",
     "ReaderStateError",
     "RunIdInUse",
     "RunSwept",
@@ -64,9 +74,11 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "UnknownShard",
     "UnsafeStore",
     "UnsupportedFormat",
     "VersionConflict",
+    "WrongKeyType",
 ]
 
 
@@ -88,6 +100,22 @@ class ScopeEscape(BadInput):
 
 class NotAChain(BadInput):
     """No pointer was found at this place. Check the URL, or name the layout."""
+
+
+class BadRows(BadInput):
+    """Rows cannot be published as they are; nothing was. Clean them, or state a rule (`on_duplicate`)."""
+
+
+class WrongKeyType(BadInput):
+    """The key is not of the data set's key type. `holdfast info` says what its keys are."""
+
+
+class UnknownShard(BadInput):
+    """The data set has no shard of this number. `holdfast shards` lists them."""
+
+
+class ReaderClosed(BadInput):
+    """The reader was closed before this call. Open a new one."""
 
 
 class NotFound(HoldfastError):
@@ -204,6 +232,22 @@ class InvariantViolation(Damaged):
 
 class ReaderStateError(Damaged):
     """No readable snapshot was found, fallbacks included. Run `holdfast verify`, then `holdfast rollback`."""
+
+
+class CorruptShard(Damaged):
+    """A file of data is missing or damaged; nothing of it was served. Run `holdfast verify`, then `holdfast rollback`."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"shard {key!r} is damaged: {reason}")
+        self.key = key
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[CorruptShard], tuple[str, str]]:
+        return type(self), (self.key, self.reason)
+
+
+class BuildFailed(HoldfastError):
+    """A build stopped before its commit; nothing was published. Mend what the message names and run it again."""
 
 
 class StoreError(HoldfastError):
