@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import BadInput
 from holdfast.kv.columns import column_readers
-from holdfast.kv.keys import KeySchema, fixed_values
+from holdfast.kv.keys import KeySchema, fixed_values, variable_parts
 from holdfast.kv.mapped import MappedShard
 from holdfast.kv.shard_format import places
 from holdfast.kv.window import NEAR, Window
@@ -28,6 +29,7 @@ Flags = npt.NDArray[np.bool_]
 Tags = npt.NDArray[np.uint16]
 Bytes = npt.NDArray[np.uint8]
 
+_ARROW_BYTES_MAX = (1 << 31) - 1
 _SHORT_BYTES = 43
 """Up to this mean length, values are copied byte by byte with one array operation; above it, one by one."""
 
@@ -47,6 +49,10 @@ class Places:
     base: Indices
     """Where the shard's file begins, in the window."""
 
+    def only(self, flags: Flags) -> Places:
+        """Some of them."""
+        return Places(flags, self.shard[flags], self.block[flags], self.row[flags], self.at[flags], self.base[flags])
+
 
 class Gatherer:
     """The mapped shards of one snapshot, seen as one."""
@@ -55,7 +61,7 @@ class Gatherer:
         self._shards = list(shards)
         self._schema = schema
         self._readers = column_readers(schema)
-        self._key_count = len(key.columns)
+        self._key = key
         self._window = Window([shard.view for shard in shards])
         self._stride = shards[0].trailer.table_stride if shards else 1
         self._block_counts = np.array([shard.block_count for shard in shards], np.uint64)
@@ -74,42 +80,42 @@ class Gatherer:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     def find(self, arrays: Sequence[pa.Array], hashes: Hashes, shards: Indices) -> Places:
-        """Where each key is; `shards` are positions among the shards that have rows, below 0 for a key that is nowhere."""
+        """Where each key is; `shards` count the shards that have rows, below 0 for a key that is nowhere."""
         everywhere = bool((shards >= 0).all())
         asked = np.arange(len(hashes)) if everywhere else np.flatnonzero(shards >= 0)
         if not everywhere:
             hashes, shards = hashes[asked], shards[asked]
-        bases = self._window.bases[shards]
         blocks, tags = places(hashes, self._block_counts[shards])
         at = self._tables[shards] + blocks * self._stride
         first = self._tags[shards] + self._window.i64[at]
         end = self._tags[shards] + self._window.i64[at + self._stride]
-        candidate, open_ = self._candidates(tags, first, end)
-        hit = np.zeros(len(asked), dtype=bool)
-        while len(open_):  # almost always once: two rows of a block share a tag in one of five hundred
-            whole = len(open_) == len(asked)
-            some = Places(
-                found=hit,
-                shard=shards if whole else shards[open_],
-                block=blocks if whole else blocks[open_],
-                row=candidate - first if whole else candidate[open_] - first[open_],
-                at=at if whole else at[open_],
-                base=bases if whole else bases[open_],
-            )
-            self._verify(some)
-            same = self._same_keys(arrays, None if whole and everywhere else asked[open_], some)
-            if whole and same.all():
-                return replace(some, found=np.ones(len(asked), bool) if everywhere else _marked(len(arrays[0]), asked))
-            hit[open_[same]] = True
-            open_ = open_[~same]
-            candidate[open_] += 1
-            open_ = open_[candidate[open_] < end[open_]]
-            open_ = open_[self._window.u16[candidate[open_]] == tags[open_]]
-        found = _marked(len(arrays[0]), asked[hit])
-        return Places(found, shards[hit], blocks[hit], (candidate - first)[hit], at[hit], bases[hit])
+        candidate, having = self._candidates(tags, first, end)
+        where = Places(having, shards, blocks, candidate - first, at, self._window.bases[shards])
+        if not having.all():
+            asked, hashes, where = asked[having], hashes[having], where.only(having)
+        self._verify(where)
+        whole = len(asked) == len(arrays[0])
+        same = self._same_keys(arrays if whole else [array.take(pa.array(asked)) for array in arrays], where)
+        if not same.all():
+            self._look_further(arrays, asked, hashes, where, same)
+            if not same.all():
+                asked, where = asked[same], where.only(same)
+        return replace(where, found=_marked(len(arrays[0]), asked))
 
-    def _candidates(self, tags: Tags, first: Indices, end: Indices) -> tuple[Indices, Indices]:
-        """The first row of its block that has the tag, for each; and which of them have one at all.
+    def _look_further(
+        self, arrays: Sequence[pa.Array], asked: Indices, hashes: Hashes, where: Places, same: Flags
+    ) -> None:
+        """One by one, the few whose first candidate was another key: of five hundred rows, one shares its tag."""
+        for index in np.flatnonzero(~same).tolist():
+            parts = tuple(array[int(asked[index])].as_py() for array in arrays)
+            key = parts if self._key.is_composite else parts[0]
+            row = self._shards[int(where.shard[index])].find(int(hashes[index]), self._key.encode(key))
+            if row is not None:
+                where.row[index] = row[1]
+                same[index] = True
+
+    def _candidates(self, tags: Tags, first: Indices, end: Indices) -> tuple[Indices, Flags]:
+        """The first row of its block that has the tag, for each; and whether there is one at all.
 
         Tags are spread evenly, so most are found close to where they should be: a few dozen tags around there are
         looked at together. Only where those do not decide is the block bisected.
@@ -119,29 +125,45 @@ class Gatherer:
         at_least = self._window.near[begin] >= tags[:, None]
         nth = at_least.argmax(axis=1)
         candidate = begin + nth
-        # Where the first that was seen is not below the tag, there may be one before it; unless it is the block's first.
-        undecided = (nth == 0) & (begin > first)
-        beyond = (nth == 0) & ~at_least[:, 0]
-        if undecided.any() or beyond.any():
-            rest = np.flatnonzero(undecided | beyond)
+        # Where the first that was seen is not below the tag, there may be one before it.
+        # Where all that was seen is below the tag, it may come later.
+        undecided = nth == 0
+        if undecided.any():
+            rest = np.flatnonzero(undecided & ((begin > first) | ~at_least[:, 0]))
             candidate[rest] = _lower_bound(self._window.u16, tags[rest], first[rest], end[rest])
         np.minimum(candidate, end, out=candidate)
-        has = (self._window.u16[candidate] == tags) & (candidate < end)
-        return candidate, np.arange(len(tags)) if has.all() else np.flatnonzero(has)
+        return candidate, (self._window.u16[candidate] == tags) & (candidate < end)
 
-    def _same_keys(self, arrays: Sequence[pa.Array], asked: Indices | None, where: Places) -> Flags:
-        """Whether each row has the key that was asked for: `asked` of the arrays, or all."""
+    def _same_keys(self, wanted: Sequence[pa.Array], where: Places) -> Flags:
+        """Whether each row has the key that was asked for."""
         same: Flags | None = None
-        for index in range(self._key_count):
-            wanted = arrays[index] if asked is None else arrays[index].take(pa.array(asked))
-            if pa.types.is_integer(wanted.type):
-                width = wanted.type.byte_width
+        for index, keys in enumerate(wanted):
+            if pa.types.is_integer(keys.type):
+                width = keys.type.byte_width
                 found = self._fixed_values(index, width, where).view(f"<i{width}")
-                equal = found == fixed_values(wanted, f"<i{width}")
+                equal: Flags = found == fixed_values(keys, f"<i{width}")
+            elif _is_variable(keys.type):
+                equal = self._same_bytes(index, keys, where)
             else:
-                equal = pc.equal(_plain(self.gather(index, where)), _plain(wanted)).to_numpy(zero_copy_only=False)
+                equal = pc.equal(_plain(self.gather(index, where)), _plain(keys)).to_numpy(zero_copy_only=False)
             same = equal if same is None else same & equal
         assert same is not None
+        return same
+
+    def _same_bytes(self, column: int, keys: pa.Array, where: Places) -> Flags:
+        """Texts and bytes are compared eight bytes at a time, where they lie."""
+        starts, lengths = self._spans(column, keys.type, where)
+        data, offsets = variable_parts(keys)
+        same: Flags = lengths == np.diff(offsets)
+        words = (lengths + 7) >> 3
+        padded = np.concatenate((data[offsets[0] : offsets[-1]], np.zeros(8, np.uint8)))
+        offsets = offsets - offsets[0]
+        # Word n of every key that has so many, for one n after the other: keys are short.
+        for number in range(int(words.max(initial=0))):
+            rows = np.flatnonzero(same & (words > number))
+            rest = np.minimum(lengths[rows] - 8 * number, 8).astype(np.uint64)
+            differ = _words(self._window.u8, starts[rows] + 8 * number) ^ _words(padded, offsets[rows] + 8 * number)
+            same[rows[(differ << ((np.uint64(8) - rest) << np.uint64(3))) != 0]] = False
         return same
 
     def _verify(self, where: Places) -> None:
@@ -191,29 +213,34 @@ class Gatherer:
         valid[some] = self._bits(offsets[some] + where.base[some], where.row[some])
         return None if valid.all() else _bitmap(valid)
 
-    def _fixed_values(self, column: int, width: int, where: Places) -> npt.NDArray[np.generic]:
+    def _fixed_values(self, column: int, width: int, where: Places) -> npt.NDArray[Any]:
         starts = self._buffer(column, 1, where)
         if width == 8:
-            return self._window.i64[(starts >> 3) + where.row]
+            words: npt.NDArray[Any] = self._window.i64[(starts >> 3) + where.row]
+            return words
         if width == 4:
-            return self._window.i32[(starts >> 2) + where.row]
+            halves: npt.NDArray[Any] = self._window.i32[(starts >> 2) + where.row]
+            return halves
         return self._window.pieces(starts + where.row * width, width)
 
     def _gather_variable(self, column: int, kind: pa.DataType, where: Places, validity: pa.Buffer | None) -> pa.Array:
-        numbers, shift = (self._window.i64, 3) if _is_wide(kind) else (self._window.i32, 2)
-        index = (self._buffer(column, 1, where) >> shift) + where.row
-        within, ends = numbers[index], numbers[index + 1]
-        lengths = ends - within
+        starts, lengths = self._spans(column, kind, where)
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        if offsets[-1] > np.iinfo(numbers.dtype).max:
+        if offsets[-1] > _ARROW_BYTES_MAX and not _is_wide(kind):
             raise BadInput("the values asked for are more than two gigabytes together: ask for fewer keys at a time")
-        data = self._copy(self._buffer(column, 2, where) + within, lengths, offsets)
-        return pa.Array.from_buffers(
-            kind, len(lengths), [validity, pa.py_buffer(offsets.astype(numbers.dtype)), pa.py_buffer(data)]
-        )
+        data = self._copy(starts, lengths, offsets)
+        stored = offsets if _is_wide(kind) else offsets.astype(np.int32)
+        return pa.Array.from_buffers(kind, len(lengths), [validity, pa.py_buffer(stored), pa.py_buffer(data)])
 
-    def _copy(self, starts: Indices, lengths: npt.NDArray[np.signedinteger], offsets: Indices) -> bytes | Bytes:
+    def _spans(self, column: int, kind: pa.DataType, where: Places) -> tuple[Indices, Indices]:
+        """Where each value of a text or binary column starts in the window, and how long it is."""
+        numbers, shift = (self._window.i64, 3) if _is_wide(kind) else (self._window.i32, 2)
+        index = (self._buffer(column, 1, where) >> shift) + where.row
+        within = numbers[index]
+        return self._buffer(column, 2, where) + within, (numbers[index + 1] - within).astype(np.int64)
+
+    def _copy(self, starts: Indices, lengths: Indices, offsets: Indices) -> bytes | Bytes:
         """The bytes of all spans, one after the other, in the way that is cheapest for what they look like."""
         total, count = int(offsets[-1]), len(lengths)
         if total == 0:
@@ -224,7 +251,7 @@ class Gatherer:
             distances = np.repeat(starts - offsets[:-1], lengths)
             distances += np.arange(total)
             return self._window.u8[distances]
-        view = memoryview(self._window.u8)
+        view = self._window.u8.data
         spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
         return b"".join([view[start:end] for start, end in spans])  # one copy per value, whatever its length
 
@@ -257,6 +284,11 @@ def _lower_bound(
         low = np.where(below, middle + 1, low)
         high = np.where(below, high, middle)
     return low
+
+
+def _words(data: Bytes, starts: Indices) -> npt.NDArray[np.uint64]:
+    """The eight bytes from each start on, as numbers."""
+    return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))[starts]
 
 
 def _marked(count: int, places: Indices) -> Flags:

@@ -1,10 +1,11 @@
-"""A snapshot whose shards are files on this machine, mapped into memory: every look-up is a read of memory (K14, K17)."""
+"""A snapshot whose shards are files on this machine, mapped into memory: a look-up is a read of memory (K14, K17)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import orjson
@@ -16,6 +17,7 @@ from holdfast.kv.keys import Key, variable_parts
 from holdfast.kv.mapped import MappedShard, Row
 from holdfast.kv.point import point_getter
 from holdfast.kv.request import KeyColumns, Missing
+from holdfast.kv.routing import HashRouting
 
 __all__ = ["MappedSnapshot"]
 
@@ -46,11 +48,11 @@ class MappedSnapshot:
         self._gatherer = Gatherer(present, schema=dataset.schema, key=dataset.key)
         ordinals = np.cumsum([shard is not None for shard in shards]) - 1
         self._ordinals = np.where([shard is not None for shard in shards], ordinals, -1).astype(np.int64)
-        self._hash_of = dataset.key.hash_of
-        self._shard_of = dataset.routing.shard_of
-        self._value_of = self._value_reader()
-        self.find = self._finder()
-        self.get = point_getter(dataset, shards, self._get)
+        self._hashed_and_full = len(present) == len(shards) and isinstance(dataset.routing, HashRouting)
+        # Functions that know the shards but not this object: nothing may refer to it in a circle, or it would stay open
+        # until the garbage collector comes by.
+        self.find = _finder(dataset, shards)
+        self.get = point_getter(dataset, shards, _getter(self.find, _value_reader(dataset)))
         """`get(key, default)`: a key's value, or `default`."""
 
     @property
@@ -60,39 +62,8 @@ class MappedSnapshot:
 
     # -- one key ------------------------------------------------------------------------------------------------------
 
-    def _get(self, key: object, default: object = None) -> object:
-        found = self.find(key)
-        return default if found is None else self._value_of(*found)
-
     def contains(self, key: Key) -> bool:
         return self.find(key) is not None
-
-    def _finder(self) -> Callable[[object], tuple[MappedShard, Row] | None]:
-        """A function from a key to its row; the commonest keys have a short one."""
-        shards, hash_of, shard_of, encode = self._shards, self._hash_of, self._shard_of, self.dataset.key.encode
-        count = len(shards)
-
-        def find(key: object) -> tuple[MappedShard, Row] | None:
-            hashed = hash_of(key)
-            number = shard_of(key, hashed)
-            shard = shards[number] if 0 <= number < count else None
-            row = None if shard is None else shard.find(hashed, encode(key))
-            return None if shard is None or row is None else (shard, row)
-
-        return find
-
-    def _value_reader(self) -> Callable[[MappedShard, Row], object]:
-        """What a look-up answers with, from a row."""
-        match self.dataset.value:
-            case ValueKind.BINARY:
-                return lambda shard, row: shard.read(shard.value_readers[0], row)
-            case ValueKind.JSON:
-                return lambda shard, row: parse_json(shard.read(shard.value_readers[0], row))
-            case ValueKind.ROW:
-                names = self.dataset.value_schema.names
-                return lambda shard, row: {
-                    name: shard.read(reader, row) for name, reader in zip(names, shard.value_readers, strict=True)
-                }
 
     # -- many keys ----------------------------------------------------------------------------------------------------
 
@@ -117,6 +88,8 @@ class MappedSnapshot:
 
     def _places(self, keys: KeyColumns) -> Places:
         numbers = self.dataset.routing.shards_of(keys.arrays, keys.hashes)
+        if self._hashed_and_full:
+            return self._gatherer.find(keys.arrays, keys.hashes, numbers)
         inside = (numbers >= 0) & (numbers < len(self._shards))
         ordinals = self._ordinals[np.where(inside, numbers, 0)]
         return self._gatherer.find(keys.arrays, keys.hashes, np.where(inside, ordinals, -1))
@@ -139,6 +112,47 @@ class MappedSnapshot:
         return missing.table(self.dataset.schema, keys, places.found, gathered)
 
 
+Found = tuple[MappedShard, Row]
+
+
+def _finder(dataset: DataSet, shards: Sequence[MappedShard | None]) -> Callable[[object], Found | None]:
+    """A function from a key to its row."""
+    hash_of, shard_of, encode, count = dataset.key.hash_of, dataset.routing.shard_of, dataset.key.encode, len(shards)
+
+    def find(key: object) -> Found | None:
+        hashed = hash_of(key)  # and checked
+        number = shard_of(cast("Key", key), hashed)
+        shard = shards[number] if 0 <= number < count else None
+        row = None if shard is None else shard.find(hashed, encode(key))
+        return None if shard is None or row is None else (shard, row)
+
+    return find
+
+
+def _value_reader(dataset: DataSet) -> Callable[[MappedShard, Row], object]:
+    """What a look-up answers with, from a row."""
+    match dataset.value:
+        case ValueKind.BINARY:
+            return lambda shard, row: shard.read(shard.value_readers[0], row)
+        case ValueKind.JSON:
+            return lambda shard, row: parse_json(shard.read(shard.value_readers[0], row))
+        case ValueKind.ROW:
+            names = dataset.value_schema.names
+            return lambda shard, row: {
+                name: shard.read(reader, row) for name, reader in zip(names, shard.value_readers, strict=True)
+            }
+
+
+def _getter(
+    find: Callable[[object], Found | None], value_of: Callable[[MappedShard, Row], object]
+) -> Callable[[object, object], object]:
+    def get(key: object, default: object = None) -> object:
+        found = find(key)
+        return default if found is None else value_of(*found)
+
+    return get
+
+
 def parse_json(text: object) -> object:
     return None if text is None else orjson.loads(text)  # type: ignore[arg-type]
 
@@ -147,6 +161,6 @@ def to_python(array: pa.Array) -> list[object]:
     """A column as Python values. For bytes there is a shorter way than Arrow's own."""
     if array.null_count == 0 and (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
         data, offsets = variable_parts(array)
-        whole = data.tobytes()
-        return [whole[start:end] for start, end in pairwise(offsets.tolist())]
+        whole = data[offsets[0] : offsets[-1]].tobytes()
+        return [whole[start:end] for start, end in pairwise((offsets - offsets[0]).tolist())]
     return array.to_pylist()  # type: ignore[no-any-return]

@@ -1,12 +1,13 @@
 """One key of the commonest kinds, in as little Python as it takes: a whole number or a text, answered with bytes.
 
-`MappedSnapshot.get` does the same for every kind of key and value. Here the steps are written out in one function, because
-at a third of a microsecond for each call, calls are what a look-up would mostly consist of.
+`MappedSnapshot.get` does the same for every kind of key and value. Here the steps are written out in one function,
+because function calls are what a look-up would otherwise mostly consist of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from struct import Struct
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ class _Parts(NamedTuple):
     block_count: int
     table_offset: int
     tags_offset: int
-    mapping: object
+    mapping: mmap
     find: Callable[[bytes, int, int], int]
     unverified: bytearray
     verify: Callable[[int], None]
@@ -65,12 +66,10 @@ def point_getter(dataset: DataSet, shards: Sequence[MappedShard | None], fallbac
         )
         for shard in shards
     ]
-    match dataset.key.columns[0].kind:
-        case KeyKind.INT64:
-            return _int64_getter(parts, fallback)
-        case KeyKind.TEXT:
-            return _text_getter(parts, fallback)
-    return fallback
+    kind = dataset.key.columns[0].kind
+    if kind is KeyKind.INT64:
+        return _int64_getter(parts, fallback)
+    return _text_getter(parts, fallback) if kind is KeyKind.TEXT else fallback
 
 
 def _int64_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:

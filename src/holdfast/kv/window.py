@@ -1,7 +1,7 @@
 """One array over many mapped files, so that a look-up of many keys is a handful of array operations, not one per shard.
 
-A process's mappings lie somewhere in one address space. A window is an array that begins at the lowest and ends behind the
-highest; a file's bytes are at a known distance from its start. What lies between the files is never touched: every
+A process's mappings lie somewhere in one address space. A window is an array that begins at the lowest and ends behind
+the highest; a file's bytes are at a known distance from its start. What lies between the files is never touched: every
 offset that is used comes from an index or a block whose checksum was right.
 """
 
@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 __all__ = ["NEAR", "Window"]
 
-NEAR = 64
+NEAR = 48
 """How many tags around the place where one should be are looked at together."""
 
 
@@ -23,7 +23,7 @@ class Window:
     """The mapped files as arrays of bytes and of wider numbers, all of the same memory."""
 
     def __init__(self, files: Sequence[memoryview]) -> None:
-        self._files = list(files)  # keeps the mappings alive
+        self._files = list(files)  # keeps the mappings alive, through the arrays too, but never in a circle
         addresses = [np.frombuffer(file, np.uint8).ctypes.data for file in files]
         ends = [address + len(file) for address, file in zip(addresses, files, strict=True)]
         self._start = min(addresses, default=0)
@@ -31,7 +31,9 @@ class Window:
         self.bases: npt.NDArray[np.int64] = np.array([a - self._start for a in addresses], np.int64)
         """How far from the window's start each file begins: a whole number of pages, so its numbers stay aligned."""
         # A mapping covers whole pages, so rounding up to eight bytes stays inside the last one.
-        self.u8: npt.NDArray[np.uint8] = np.asarray(_Span(self._start, span, self)) if files else np.empty(0, np.uint8)
+        self.u8: npt.NDArray[np.uint8] = (
+            np.asarray(_Span(self._start, span, self._files)) if files else np.empty(0, np.uint8)
+        )
         self.u16: npt.NDArray[np.uint16] = self.u8.view("<u2")
         self.i32: npt.NDArray[np.int32] = self.u8.view("<i4")
         self.i64: npt.NDArray[np.int64] = self.u8.view("<i8")

@@ -49,7 +49,7 @@ def hash_variable_width(data: Bytes, offsets: Offsets, seeds: Hashes | None = No
     """The hash of each `data[offsets[i]:offsets[i + 1]]`."""
     lengths = np.diff(offsets)
     if seeds is None and len(lengths) < _FEW_ROWS:
-        whole, ends = data[: offsets[-1]].tobytes(), offsets.tolist()
+        whole, ends = data[offsets[0] : offsets[-1]].tobytes(), (offsets - offsets[0]).tolist()
         return np.array([xxh64_intdigest(whole[start:end], SEED) for start, end in pairwise(ends)], dtype=np.uint64)
     hashes = np.empty(len(lengths), dtype=np.uint64)
     order = np.argsort(lengths, kind="stable")
@@ -97,23 +97,22 @@ def _hash_equal_lengths(raw: Bytes, seeds: Hashes | None) -> Hashes:
         if length >= _STRIPE:
             lanes = [seed + _P1 + _P2, seed + _P2, seed.copy(), seed - _P1]
             for position in range(0, length - _STRIPE + 1, _STRIPE):
-                for lane in range(4):
-                    lanes[lane] = _round(lanes[lane], _words(raw, position + 8 * lane))
+                for number in range(4):
+                    lanes[number] = _round(lanes[number], _words(raw, position + 8 * number))
             hashed = _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
             for lane in lanes:
                 hashed = (hashed ^ _round(np.zeros_like(hashed), lane)) * _P1 + _P4
         else:
             hashed = seed + _P5
         hashed = hashed + np.uint64(length)
-        position = length - length % _STRIPE
-        for position in range(position, length - 7, 8):
+        for position in range(length - length % _STRIPE, length - 7, 8):
             hashed = _rotate(hashed ^ _round(np.zeros_like(hashed), _words(raw, position)), 27) * _P1 + _P4
-        position = length - length % 8
-        if length - position >= 4:
-            half = np.ascontiguousarray(raw[:, position : position + 4]).view("<u4").ravel().astype(np.uint64)
+        tail = length - length % 8
+        if length - tail >= 4:
+            half = np.ascontiguousarray(raw[:, tail : tail + 4]).view("<u4").ravel().astype(np.uint64)
             hashed = _rotate(hashed ^ (half * _P1), 23) * _P2 + _P3
-            position += 4
-        for position in range(position, length):
+            tail += 4
+        for position in range(tail, length):
             hashed = _rotate(hashed ^ (raw[:, position].astype(np.uint64) * _P5), 11) * _P1
         hashed = (hashed ^ (hashed >> np.uint64(33))) * _P2
         hashed = (hashed ^ (hashed >> np.uint64(29))) * _P3
