@@ -33,9 +33,18 @@ from holdfast.kv.routing import ExpressionRouting, HashRouting, RangeRouting, Ro
 from holdfast.kv.rows import BadRowReport, OnDuplicate, RowCheck
 from holdfast.kv.shard_writer import SortedRows
 
-__all__ = ["publish_arrow", "publish_rows", "routing_for"]
+__all__ = [
+    "MEMORY_BYTES_DEFAULT",
+    "ArrowRows",
+    "Router",
+    "Source",
+    "check_rule",
+    "publish_arrow",
+    "publish_rows",
+    "routing_for",
+]
 
-_MEMORY_BYTES_DEFAULT = 512 << 20
+MEMORY_BYTES_DEFAULT = 512 << 20
 _SORTED_BATCH_ROWS = 16_384
 _ROW_CHUNK = 50_000
 
@@ -59,23 +68,23 @@ def publish_arrow(
     custom: Mapping[str, object] | None = None,
     tags: Mapping[str, str] | None = None,
     why: str = "",
-    memory_bytes: int = _MEMORY_BYTES_DEFAULT,
+    memory_bytes: int = MEMORY_BYTES_DEFAULT,
     progress: Progress = no_progress,
 ) -> Published:
     """Publish Arrow rows as the next snapshot. Route by `bounds` or by the expression `route` instead of the hash."""
     rule = OnDuplicate.parse(on_duplicate)
     with ExitStack() as stack:
-        source = _Source(data, stack, memory_bytes)
+        source = Source(data, stack, memory_bytes)
         names = [key] if isinstance(key, str) else list(key)
         schema = KeySchema.from_arrow(source.schema, names, key_types)
         stored = shard_schema(source.schema, schema, _value_kind(value))
         count = shards if shards is not None or rows_per_shard is None else source.shard_count(rows_per_shard)
         routing = routing_for(schema, shards=count, bounds=bounds, route=route)
-        _check_rule(rule, stored)
+        check_rule(rule, stored)
         with building(chain, run_id=run_id, operation="build from Arrow data") as build:
             plan = build.plan(schema=stored, key=schema, value=_value_kind(value), routing=routing, on_duplicate=rule)
             receipts = []
-            with _Router(plan, memory_bytes) as router:
+            with Router(plan, memory_bytes) as router:
                 for batch in source:
                     build.check()
                     router.add(batch)
@@ -144,7 +153,7 @@ def _value_kind(value: str) -> ValueKind:
     return ValueKind(value)
 
 
-def _check_rule(rule: OnDuplicate, schema: pa.Schema) -> None:
+def check_rule(rule: OnDuplicate, schema: pa.Schema) -> None:
     if rule.column is not None and schema.get_field_index(rule.column) < 0:
         raise BadInput(f"on_duplicate max({rule.column}): no such column; there are {', '.join(schema.names)}")
 
@@ -181,7 +190,7 @@ def _row(value: object) -> Mapping[str, object]:
     return value
 
 
-class _Source:
+class Source:
     """Batches, whatever they were given as."""
 
     def __init__(self, data: ArrowRows, stack: ExitStack, memory_bytes: int) -> None:
@@ -220,7 +229,7 @@ class _Source:
             yield batch
 
 
-class _Router:
+class Router:
     """Rows on their way to their shards: routed as they come, kept per shard, sorted when a shard is written."""
 
     def __init__(self, plan: BuildPlan, memory_bytes: int) -> None:
@@ -275,7 +284,7 @@ class _Router:
         ranked = pc.rank(table.column(rule.column).combine_chunks(), sort_keys="ascending", null_placement="at_start")
         return np.lexsort((ranked.to_numpy(), hashes.view(np.int64)))
 
-    def __enter__(self) -> _Router:
+    def __enter__(self) -> Router:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -40,6 +40,8 @@ class ShardReceipt:
     """An incremental build did not touch it: the base's file stays."""
     upserted_rows: int = 0
     deleted_rows: int = 0
+    absent_rows: int = 0
+    """Deletes of keys that were not there."""
 
     def encode(self, key: KeySchema) -> bytes:
         """How a receipt travels from an executor."""
@@ -50,6 +52,7 @@ class ShardReceipt:
             "unchanged": self.unchanged,
             "upserted_rows": self.upserted_rows,
             "deleted_rows": self.deleted_rows,
+            "absent_rows": self.absent_rows,
         }
         if self.shard is not None:
             artifact = self.shard.to_artifact(key)
@@ -81,6 +84,7 @@ class ShardReceipt:
             unchanged=bool(rest.get("unchanged")),
             upserted_rows=fields.number("upserted_rows"),
             deleted_rows=fields.number("deleted_rows"),
+            absent_rows=fields.number("absent_rows"),
         )
 
 

@@ -45,6 +45,8 @@ class Published:
     """Rows that gave way to another with the same key."""
     upserted_rows: int = 0
     deleted_rows: int = 0
+    absent_rows: int = 0
+    """Deletes of keys that were not there."""
 
     @property
     def ref(self) -> str:
@@ -137,6 +139,7 @@ class Build:
                     dropped_rows=dropped,
                     upserted_rows=sum(receipt.upserted_rows for receipt in receipts),
                     deleted_rows=sum(receipt.deleted_rows for receipt in receipts),
+                    absent_rows=sum(receipt.absent_rows for receipt in receipts),
                 )
             case Superseded(winner=winner):
                 raise Conflict(

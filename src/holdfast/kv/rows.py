@@ -20,7 +20,7 @@ from holdfast.errors import BadInput, BadRows
 from holdfast.kv.keys import KEY_BYTES_MAX, Key, KeySchema
 from holdfast.kv.xxh64 import Hashes
 
-__all__ = ["BadRowReport", "OnDuplicate", "RowCheck", "key_at"]
+__all__ = ["SAMPLES_MAX", "BadRowReport", "OnDuplicate", "RowCheck", "key_at", "plain"]
 
 SAMPLES_MAX = 5
 
@@ -54,9 +54,15 @@ class BadRowReport:
     duplicate_samples: tuple[str, ...] = ()
     oversized_count: int = 0
     oversized_samples: tuple[str, ...] = ()
+    contradicted_count: int = 0
+    """Keys that a change set both upserts and deletes."""
+    contradicted_samples: tuple[str, ...] = ()
+    null_value_count: int = 0
+    """Upserts with a null in a column that has none in the data set."""
+    null_value_samples: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.null_count or self.duplicate_count or self.oversized_count)
+        return any(getattr(self, name) for name in self.__dataclass_fields__ if name.endswith("_count"))
 
     def __add__(self, other: BadRowReport) -> BadRowReport:
         return BadRowReport(
@@ -66,6 +72,10 @@ class BadRowReport:
             duplicate_samples=(self.duplicate_samples + other.duplicate_samples)[:SAMPLES_MAX],
             oversized_count=self.oversized_count + other.oversized_count,
             oversized_samples=(self.oversized_samples + other.oversized_samples)[:SAMPLES_MAX],
+            contradicted_count=self.contradicted_count + other.contradicted_count,
+            contradicted_samples=(self.contradicted_samples + other.contradicted_samples)[:SAMPLES_MAX],
+            null_value_count=self.null_value_count + other.null_value_count,
+            null_value_samples=(self.null_value_samples + other.null_value_samples)[:SAMPLES_MAX],
         )
 
     def to_json(self) -> Json:
@@ -93,6 +103,16 @@ class BadRowReport:
             parts.append(
                 f"{self.oversized_count:,} with a key longer than {KEY_BYTES_MAX:,} bytes "
                 f"(such as {', '.join(self.oversized_samples)})"
+            )
+        if self.contradicted_count:
+            parts.append(
+                f"for {self.contradicted_count:,} keys that are upserted and deleted at once "
+                f"(such as {', '.join(self.contradicted_samples)}); leave out one of the two"
+            )
+        if self.null_value_count:
+            parts.append(
+                f"{self.null_value_count:,} with a null in a column that has none here "
+                f"(such as {'; '.join(self.null_value_samples)})"
             )
         return BadRows(f"nothing was published: there are rows {', and rows '.join(parts)}")
 
@@ -154,7 +174,7 @@ class RowCheck:
         """Whether each of these rows has the key of the row after it."""
         same = np.ones(len(rows), dtype=bool)
         for name in self.key.names:
-            column = _plain(batch.column(name))
+            column = plain(batch.column(name))
             equal = pc.equal(column.take(pa.array(rows)), column.take(pa.array(rows + 1)))
             same &= equal.to_numpy(zero_copy_only=False)
         return same
@@ -201,7 +221,7 @@ def smallest_and_largest(schema: KeySchema, batch: pa.RecordBatch) -> tuple[Key,
 
 def _extreme(schema: KeySchema, batch: pa.RecordBatch, which: str) -> Key:
     parts = []
-    columns: Sequence[pa.Array] = [_plain(batch.column(name)) for name in schema.names]
+    columns: Sequence[pa.Array] = [plain(batch.column(name)) for name in schema.names]
     for index, column in enumerate(schema.columns):
         array = columns[index]
         best = pc.min_max(array)[which]
@@ -212,6 +232,6 @@ def _extreme(schema: KeySchema, batch: pa.RecordBatch, which: str) -> Key:
     return tuple(parts) if schema.is_composite else parts[0]
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain(array: pa.Array) -> pa.Array:
     """A column that compute functions know: a UUID's bytes instead of the UUID."""
     return array.storage.cast(pa.binary()) if isinstance(array, pa.ExtensionArray) else array
