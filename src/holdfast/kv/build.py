@@ -3,8 +3,8 @@
     publish_arrow(chain, table, key="id", shards=8)
     publish_rows(chain, [("alice", {"age": 31}), …], shards=2)
 
-Rows are routed and sorted here by Arrow and numpy. What does not fit into memory waits in temporary files, one per shard;
-then one shard at a time is sorted and written.
+Rows are routed and sorted here by Arrow and numpy. What does not fit into memory waits in temporary files, one per
+shard; then one shard at a time is sorted and written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from itertools import chain as chained
 from itertools import islice
 from pathlib import Path
+from typing import Self, TypeAlias
 
 import numpy as np
 import orjson
@@ -48,7 +49,7 @@ MEMORY_BYTES_DEFAULT = 512 << 20
 _SORTED_BATCH_ROWS = 16_384
 _ROW_CHUNK = 50_000
 
-ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
 
 
 def publish_arrow(
@@ -205,7 +206,7 @@ class Source:
         elif isinstance(data, pa.RecordBatchReader):
             self.schema, self._batches, self._rows = data.schema, data, None
         else:
-            iterator = iter(data)
+            iterator: Iterator[pa.RecordBatch] = iter(data)
             first = next(iterator, None)
             if not isinstance(first, pa.RecordBatch):
                 raise BadInput("give an Arrow table, a record batch reader, or record batches; rows go to publish_rows")
@@ -284,7 +285,7 @@ class Router:
         ranked = pc.rank(table.column(rule.column).combine_chunks(), sort_keys="ascending", null_placement="at_start")
         return np.lexsort((ranked.to_numpy(), hashes.view(np.int64)))
 
-    def __enter__(self) -> Router:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -350,7 +351,7 @@ class _Spill:
             self._directory.cleanup()
             self._directory = None
 
-    def __enter__(self) -> _Spill:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

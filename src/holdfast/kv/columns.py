@@ -1,7 +1,7 @@
 """Reading one value of one column straight from a block's buffers.
 
-A reader knows which buffers of a record batch are its column's, and turns the bytes at a row into a Python value. Columns
-whose values are not in one place, or not plain (lists, structs, decimals, timestamps …), are left to Arrow.
+A reader knows which buffers of a record batch are its column's, and turns the bytes at a row into a Python value.
+Columns whose values are not in one place, or not plain (lists, structs, decimals, timestamps …), are left to Arrow.
 
 `table[at + n]` is everywhere where buffer n of the block starts in `data`, 0 for a buffer that is empty.
 """

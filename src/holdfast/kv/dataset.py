@@ -1,4 +1,4 @@
-"""What a KV manifest says about its data set, and about each shard (K8). Plain records: how they are spelled and checked."""
+"""What a KV manifest says about its data set, and about each shard (K8): plain records, spelled and checked here."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _by_number(
 
 
 def shard_schema(schema: pa.Schema, key: KeySchema, value: ValueKind) -> pa.Schema:
-    """The columns as shards store them: the key's first and never null, then the others, in types that map into memory."""
+    """The columns as shards store them: the key's first and never null, then the others, in types that map plainly."""
     others = [column for column in schema if column.name not in key.names]
     names = [column.name for column in schema]
     doubled = sorted({name for name in names if names.count(name) > 1})

@@ -2,9 +2,9 @@
 
     tenant % 16                      pmod(xxhash64(tenant), 16)                      (region * 4 + kind) % 32
 
-Whole numbers, key columns that are whole numbers or dates (as days since 1970-01-01), `+ - * // %`, and the functions `pmod`,
-`abs`, `least`, `greatest`, `length` (of text or bytes, in bytes) and `xxhash64` (of any columns). `%` and `//` round
-towards minus infinity, as in Python; the SQL says so explicitly. Numbers are 64 bits wide.
+Whole numbers, key columns that are whole numbers or dates (as days since 1970-01-01), `+ - * // %`, and the functions
+`pmod`, `abs`, `least`, `greatest`, `length` (of text or bytes, in bytes) and `xxhash64` (of any columns). `%` and `//`
+round towards minus infinity, as in Python; the SQL says so explicitly. Numbers are 64 bits wide.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -139,7 +140,7 @@ class Expression:
             case ast.Name(id=name):
                 if self._kind(name) is KeyKind.DATE:
                     return fixed_values(columns[name], "<i4").astype(np.int64)
-                return columns[name].to_numpy(zero_copy_only=False).astype(np.int64)
+                return _as_numbers(columns[name])
             case ast.UnaryOp(operand=operand):
                 return -self._number(operand, columns)
             case ast.BinOp(left=left, op=op, right=right):
@@ -156,7 +157,7 @@ class Expression:
                     case _:
                         return a // b
             case ast.Call(func=ast.Name(id="length"), args=[ast.Name(id=name)]):
-                return pc.binary_length(columns[name]).to_numpy(zero_copy_only=False).astype(np.int64)
+                return _as_numbers(pc.binary_length(columns[name]))
             case ast.Call(func=ast.Name(id="xxhash64"), args=arguments):
                 return self._hash([argument.id for argument in arguments if isinstance(argument, ast.Name)], columns)
             case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -167,10 +168,11 @@ class Expression:
                     case "abs":
                         return np.abs(values[0])
                     case "least":
-                        return np.minimum.reduce(np.broadcast_arrays(*values))
+                        return reduce(np.minimum, values)
                     case _:
-                        return np.maximum.reduce(np.broadcast_arrays(*values))
-        raise self._refused(f"{ast.unparse(node)!r:.60} is not allowed")
+                        return reduce(np.maximum, values)
+            case _:
+                raise self._refused(f"{ast.unparse(node)!r:.60} is not allowed")
 
     def _hash(self, names: list[str], columns: Mapping[str, pa.Array]) -> Numbers:
         chosen = {column.name: column for column in self.key.columns}
@@ -200,4 +202,10 @@ class Expression:
                 return f"CAST(octet_length({columns[name]}) AS BIGINT)"
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return f"{name}({', '.join(self._sql(argument, columns) for argument in arguments)})"
-        raise self._refused(f"{ast.unparse(node)!r:.60} is not allowed")
+            case _:
+                raise self._refused(f"{ast.unparse(node)!r:.60} is not allowed")
+
+
+def _as_numbers(array: pa.Array) -> Numbers:
+    found: Numbers = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

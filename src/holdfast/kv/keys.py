@@ -156,7 +156,8 @@ class KeyColumn:
         if kind is KeyKind.DATE and isinstance(value, date) and not isinstance(value, datetime):
             return _SIGNED.pack((value - _EPOCH).days)
         raise WrongKeyType(
-            f"key column {self.name!r} is {kind}: give {_WORDS[kind.python_type]}, not {type(value).__name__} {value!r:.60}"
+            f"key column {self.name!r} is {kind}: give {_WORDS[kind.python_type]}, "
+            f"not {type(value).__name__} {value!r:.60}"
         )
 
     def canonical(self, array: pa.Array) -> pa.Array:
@@ -244,7 +245,7 @@ class KeySchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, names: Sequence[str], kinds: Mapping[str, str] | None = None) -> KeySchema:
-        """The key columns of an Arrow schema; `kinds` says what a column holds where its type cannot (a UUID in text)."""
+        """The key columns of an Arrow schema; `kinds` says what one holds where its type cannot (a UUID in text)."""
         columns = []
         for name in names:
             if schema.get_field_index(name) < 0:

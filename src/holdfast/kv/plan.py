@@ -7,7 +7,7 @@ stays with the driver. What comes back from each shard is a receipt, which has n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import orjson
@@ -34,7 +34,7 @@ class ShardReceipt:
     number: int
     shard: Shard | None = None
     """None for a shard without rows, and for one whose rows are bad."""
-    report: BadRowReport = BadRowReport()
+    report: BadRowReport = field(default_factory=BadRowReport)
     dropped_rows: int = 0
     unchanged: bool = False
     """An incremental build did not touch it: the base's file stays."""
@@ -102,7 +102,7 @@ class BuildPlan:
     """As shards store it: `holdfast.kv.dataset.shard_schema`."""
     value: ValueKind
     routing: Routing
-    on_duplicate: OnDuplicate = OnDuplicate()
+    on_duplicate: OnDuplicate = field(default_factory=OnDuplicate)
 
     @property
     def shard_count(self) -> int:

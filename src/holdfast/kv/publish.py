@@ -147,7 +147,8 @@ class Build:
                 )
             case Unknown(commit_ulid=ulid, reason=reason):
                 raise StoreUnavailable(
-                    f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` before building again"
+                    f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` "
+                    "before building again"
                 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -85,7 +86,8 @@ class RangeRouting:
         check_shard_count(self.shard_count)
         for bound in self.bounds:
             self.key.encode(bound)
-        if any(not low < high for low, high in zip(self.bounds, self.bounds[1:], strict=False)):
+        # Each was just found to be a key, and keys of one schema can be compared.
+        if any(not low < high for low, high in pairwise(self.bounds)):  # type: ignore[operator]
             raise BadInput("range bounds must grow from one to the next")
 
     @property
@@ -98,7 +100,8 @@ class RangeRouting:
     def shards_of(self, arrays: Sequence[pa.Array], hashes: Hashes) -> Shards:
         if len(arrays) == 1 and self.key.columns[0].kind.is_integer:
             bounds = np.array(self.bounds, dtype=self.key.columns[0].kind.value)
-            return np.searchsorted(bounds, arrays[0].to_numpy(zero_copy_only=False), side="right").astype(np.int64)
+            found: Shards = np.searchsorted(bounds, arrays[0].to_numpy(zero_copy_only=False), side="right")
+            return found.astype(np.int64)
         columns = [_comparable(array) for array in arrays]
         shards = np.zeros(len(arrays[0]), np.int64)
         for bound in self.bounds:
@@ -146,7 +149,7 @@ class ExpressionRouting:
         return f"expression {self.expression.text}"
 
 
-def check_shard_count(count: int) -> int:
+def check_shard_count(count: object) -> int:
     """BadInput unless a data set can have this many shards."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= SHARDS_MAX:
         raise BadInput(f"{count!r} shards: a data set has from 1 to {SHARDS_MAX:,}")
@@ -167,9 +170,10 @@ def routing_from_fields(fields: Fields, *, key: KeySchema, shard_count: int) -> 
                 return RangeRouting(key, bounds)
             case "expression":
                 return ExpressionRouting(Expression(fields.text("expression"), key), shard_count)
+            case _:
+                raise CorruptRecord(fields.key, f"routing {kind!r} is unknown")
     except (BadInput, ValueError) as error:
         raise CorruptRecord(fields.key, f"routing: {error}") from None
-    raise CorruptRecord(fields.key, f"routing {kind!r} is unknown")
 
 
 def _comparable(array: pa.Array) -> pa.Array:

@@ -27,7 +27,7 @@ SAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnDuplicate:
-    """What to do about rows with the same key: refuse them, keep the last, or keep the one with the largest `column`."""
+    """What to do about rows with the same key: refuse them, keep the last, or the one with the largest `column`."""
 
     rule: str = "error"
     column: str | None = None
@@ -96,8 +96,8 @@ class BadRowReport:
             parts.append(f"{self.null_count:,} with a null in the key (such as {'; '.join(self.null_samples)})")
         if self.duplicate_count:
             parts.append(
-                f"{self.duplicate_count:,} with a key that another row has (such as {', '.join(self.duplicate_samples)})"
-                "; on_duplicate='last' or 'max(COLUMN)' would choose one"
+                f"{self.duplicate_count:,} with a key that another row has "
+                f"(such as {', '.join(self.duplicate_samples)}); on_duplicate='last' or 'max(COLUMN)' would choose one"
             )
         if self.oversized_count:
             parts.append(

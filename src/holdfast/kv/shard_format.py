@@ -1,6 +1,7 @@
 """The shard file, byte by byte: an Arrow IPC file whose record batches are blocks of rows, with an index inside (K17).
 
-    ARROW1 · schema · block · block · … · end-of-stream · directory · block table · tags · trailer · end-of-stream · footer
+    ARROW1 · schema · block · block · … · end-of-stream ·
+    directory · block table · tags · trailer · end-of-stream · footer
 
 Any Arrow reader sees an ordinary IPC file: the footer names the blocks, and a reader of streams stops at the first
 end-of-stream mark. Rows are ordered by hash. The block of a key follows from its hash alone, without any search:
@@ -12,8 +13,8 @@ end-of-stream mark. Rows are ordered by hash. The block of a key follows from it
 so a cold look-up reads one directory entry and one block. The tags of all rows, two bytes each and in order within a
 block, tell which row of a block it can be; then the key itself is compared.
 
-Every part has a checksum (XXH3, 64 bits): each block, each directory entry, the three sections of the index, the trailer.
-`docs/format.md` is the normative text; golden files under `tests/golden/` stay readable for ever.
+Every part has a checksum (XXH3, 64 bits): each block, each directory entry, the three sections of the index, the
+trailer. `docs/format.md` is the normative text; golden files under `tests/golden/` stay readable for ever.
 """
 
 from __future__ import annotations
@@ -241,8 +242,8 @@ def buffer_spans(block: memoryview) -> npt.NDArray[np.int64]:
     """The (start, length) of every buffer of an encapsulated record batch, from the batch's own metadata.
 
     Offsets are relative to the block's first byte. This is the little of FlatBuffers that it takes: two tables and one
-    vector of structs, at the places the Arrow format fixes for ever (Message: `header` is field 2; RecordBatch: `buffers`
-    is field 2).
+    vector of structs, at the places the Arrow format fixes for ever (Message: `header` is field 2; RecordBatch:
+    `buffers` is field 2).
     """
     metadata_bytes = _I32.unpack_from(block, 4)[0]
     message = 8 + _U32.unpack_from(block, 8)[0]

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +71,7 @@ class ShardSummary:
 
 
 class ShardStream:
-    """The bytes of a shard file, made while they are taken. `summary` is there afterwards, None if there were no rows."""
+    """The bytes of a shard file, made while they are taken; `summary` is there afterwards, None without any rows."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ShardStream:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _in_sorted_batches(self) -> Iterator[_Pending]:
-        """Checked rows: first enough to judge the whole by, then as they come, each with the rest of what came before."""
+        """Checked rows: first enough to judge the whole by, then as they come, each with the rest of those before."""
         pending = _Pending(None, np.empty(0, np.uint64), complete=False)
         begun = False
         for batch, hashes in self._rows:
@@ -151,10 +151,10 @@ class ShardStream:
         """Hashes are uniform: how far the first rows have come among all hashes tells how many rows there will be."""
         if pending.batch is None:
             return 1
-        seen = pending.batch.num_rows
+        seen = len(pending.hashes)
         reached = int(pending.hashes[-1] ^ _SIGN) + 1
         total = seen if pending.complete else max(seen, (seen << 64) // reached)
-        row_bytes = max(1, pending.batch.nbytes // seen)
+        row_bytes: int = max(1, pending.batch.nbytes // seen)
         rows_per_block = max(1, min(BLOCK_ROWS, block_target_bytes(self._buffers) // row_bytes))
         return max(1, min(-(-total // rows_per_block), (1 << 32) - 1))
 
@@ -299,7 +299,7 @@ class _Sections:
     def _write_bare_row(self) -> None:
         self.table.write(self._rows.to_bytes(8, "little") + bytes(8 * self._buffers))
 
-    def __enter__(self) -> _Sections:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
