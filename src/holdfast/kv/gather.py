@@ -233,6 +233,19 @@ class Gatherer:
         stored = offsets if _is_wide(kind) else offsets.astype(np.int32)
         return pa.Array.from_buffers(kind, len(lengths), [validity, pa.py_buffer(stored), pa.py_buffer(data)])
 
+    def bytes_of(self, column: int, where: Places) -> list[bytes] | None:
+        """The values of a column of bytes as Python has them, where they are all there and of one length: None if not."""
+        kind = self._schema.field(column).type
+        if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) or not len(where.row):
+            return None
+        if self._schema.field(column).nullable and self._validity(column, where) is not None:
+            return None
+        starts, lengths = self._spans(column, kind, where)
+        length = int(lengths[0])
+        if length == 0 or (lengths != length).any():
+            return None
+        return self._window.pieces(starts, length).tolist()  # type: ignore[no-any-return]
+
     def _spans(self, column: int, kind: pa.DataType, where: Places) -> tuple[Indices, Indices]:
         """Where each value of a text or binary column starts in the window, and how long it is."""
         numbers, shift = (self._window.i64, 3) if _is_wide(kind) else (self._window.i32, 2)

@@ -96,6 +96,8 @@ class MappedSnapshot:
 
     def _values(self, places: Places) -> Iterator[object]:
         first = len(self.dataset.key.columns)
+        if self.dataset.value is ValueKind.BINARY and (values := self._gatherer.bytes_of(first, places)) is not None:
+            return iter(values)
         columns = [self._gatherer.gather(first + index, places) for index in range(len(self.dataset.value_schema))]
         if self.dataset.value is ValueKind.ROW:
             names = self.dataset.value_schema.names
