@@ -47,6 +47,8 @@ class Shard:
     max_key: Key
     block_count: int
     directory_offset: int
+    fingerprint: int
+    """Of its directory: what its file must say to be this shard's."""
     writer: str
     """Which attempt wrote it: a Spark task, or a process."""
 
@@ -62,6 +64,7 @@ class Shard:
             max_key=summary.max_key,
             block_count=summary.block_count,
             directory_offset=summary.directory_offset,
+            fingerprint=summary.fingerprint,
             writer=writer,
         )
 
@@ -77,6 +80,7 @@ class Shard:
                 "max_key": key.to_json_key(self.max_key),
                 "block_count": self.block_count,
                 "directory_offset": self.directory_offset,
+                "fingerprint": f"{self.fingerprint:016x}",
                 "writer": self.writer,
             },
         )
@@ -95,10 +99,11 @@ class Shard:
                 max_key=key.from_json_key(artifact.detail.get("max_key")),
                 block_count=fields.number("block_count"),
                 directory_offset=fields.number("directory_offset"),
+                fingerprint=_fingerprint(fields.text("fingerprint")),
                 writer=fields.text("writer"),
             )
         except ValueError as error:
-            raise CorruptRecord(artifact.path, f"smallest or largest key: {error}") from None
+            raise CorruptRecord(artifact.path, f"smallest or largest key, or fingerprint: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +178,12 @@ class DataSet:
             statistics=fields.mapping("statistics"),
             custom=fields.mapping("custom"),
         )
+
+
+def _fingerprint(text: str) -> int:
+    if len(bytes.fromhex(text)) != 8:
+        raise ValueError(f"not 16 hexadecimal digits: {text!r}")
+    return int(text, 16)
 
 
 def _decode_schema(text: str, key: KeySchema, where: str) -> pa.Schema:

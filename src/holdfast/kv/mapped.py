@@ -18,7 +18,14 @@ from xxhash import xxh3_64_intdigest
 from holdfast.errors import CorruptShard
 from holdfast.kv.columns import ArrowColumn, ColumnReader, column_readers
 from holdfast.kv.keys import KeySchema
-from holdfast.kv.shard_format import DIRECTORY_ENTRY_BYTES, TRAILER_BYTES, DirectoryEntry, Trailer, trailer_offset
+from holdfast.kv.shard_format import (
+    DIRECTORY_ENTRY_BYTES,
+    TRAILER_BYTES,
+    DirectoryEntry,
+    Trailer,
+    buffer_count,
+    trailer_offset,
+)
 
 __all__ = ["MappedShard", "Row"]
 
@@ -48,7 +55,10 @@ class MappedShard:
         "value_readers",
     )
 
-    def __init__(self, path: Path, *, name: str, schema: pa.Schema, key: KeySchema, row_count: int) -> None:
+    def __init__(
+        self, path: Path, *, name: str, schema: pa.Schema, key: KeySchema, row_count: int, fingerprint: int
+    ) -> None:
+        """`row_count` and `fingerprint` are what the manifest says: another shard's file is refused."""
         self.name = name
         self.schema = schema
         descriptor = os.open(path, os.O_RDONLY)
@@ -60,8 +70,10 @@ class MappedShard:
         finally:
             os.close(descriptor)
         self._view = memoryview(self._mapping)
-        self._trailer = self._checked_trailer(size, row_count)
-        trailer = self._trailer
+        trailer = self._trailer = self._checked_trailer(size)
+        if trailer.fingerprint != fingerprint or trailer.row_count != row_count:
+            raise CorruptShard(name, f"it is another shard than the manifest's, with {trailer.row_count} rows")
+        self._check_table(sum(buffer_count(field.type) for field in schema), size)
         self._block_count = trailer.block_count
         self._stride = trailer.table_stride
         self._directory_offset = trailer.directory_offset
@@ -148,21 +160,31 @@ class MappedShard:
 
     def _entry(self, block: int) -> DirectoryEntry:
         start = self._directory_offset + block * DIRECTORY_ENTRY_BYTES
-        return DirectoryEntry.unpack(self._view[start : start + DIRECTORY_ENTRY_BYTES], block, key=self.name)
+        entry = self._view[start : start + DIRECTORY_ENTRY_BYTES]
+        return DirectoryEntry.unpack(entry, block, fingerprint=self._trailer.fingerprint, key=self.name)
 
-    def _checked_trailer(self, size: int, row_count: int) -> Trailer:
+    def _checked_trailer(self, size: int) -> Trailer:
         start = trailer_offset(size, bytes(self._view[-_END_BYTES:]), key=self.name)
         trailer = Trailer.unpack(bytes(self._view[start : start + TRAILER_BYTES]), key=self.name)
-        if trailer.row_count != row_count:
-            raise CorruptShard(self.name, f"it has {trailer.row_count} rows, and the manifest says {row_count}")
         for section, offset, length, checksum in (
             ("directory", trailer.directory_offset, trailer.directory_bytes, trailer.directory_checksum),
             ("block table", trailer.table_offset, trailer.table_bytes, trailer.table_checksum),
             ("tags", trailer.tags_offset, trailer.tags_bytes, trailer.tags_checksum),
         ):
-            if offset + length > start or xxh3_64_intdigest(self._section(offset, length)) != checksum:
+            if offset % 8 or offset + length > start or xxh3_64_intdigest(self._section(offset, length)) != checksum:
                 raise CorruptShard(self.name, f"its {section} fails its checksum")
         return trailer
+
+    def _check_table(self, buffers: int, size: int) -> None:
+        """Many keys at once are looked up in plain memory, so no number of the index may point outside the file."""
+        trailer = self._trailer
+        if trailer.buffer_count != buffers or not trailer.block_count:
+            raise CorruptShard(self.name, f"its rows have {trailer.buffer_count} buffers, the schema's {buffers}")
+        section = self._section(trailer.table_offset, trailer.table_bytes)
+        table = np.frombuffer(section, "<u8").reshape(trailer.block_count + 1, trailer.table_stride)
+        first = table[:, 0]
+        if first[0] or first[-1] != trailer.row_count or (first[1:] < first[:-1]).any() or (table[:, 1:] >= size).any():
+            raise CorruptShard(self.name, "its block table is not one of this file")
 
     def _section(self, offset: int, length: int) -> memoryview:
         return self._view[offset : offset + length]

@@ -41,7 +41,14 @@ class MappedSnapshot:
             mapped = (known or {}).get(shard.path)
             shards.append(
                 mapped
-                or MappedShard(path, name=shard.path, schema=dataset.schema, key=dataset.key, row_count=shard.row_count)
+                or MappedShard(
+                    path,
+                    name=shard.path,
+                    schema=dataset.schema,
+                    key=dataset.key,
+                    row_count=shard.row_count,
+                    fingerprint=shard.fingerprint,
+                )
             )
         self._shards = shards
         present = [shard for shard in shards if shard is not None]

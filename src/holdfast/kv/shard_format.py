@@ -14,7 +14,9 @@ so a cold look-up reads one directory entry and one block. The tags of all rows,
 block, tell which row of a block it can be; then the key itself is compared.
 
 Every part has a checksum (XXH3, 64 bits): each block, each directory entry, the three sections of the index, the
-trailer. `docs/format.md` is the normative text; golden files under `tests/golden/` stay readable for ever.
+trailer. The directory has a fingerprint, which manifests carry: it covers every block, and it takes part in the checksum
+of every entry, so that one shard is never taken for another.
+`docs/format.md` is the normative text; golden files under `tests/golden/` stay readable for ever.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from holdfast.errors import CorruptShard, UnsupportedFormat
 
 __all__ = [
     "BLOCK_ROWS",
-    "DIRECTORY_ENTRY",
     "DIRECTORY_ENTRY_BYTES",
+    "DIRECTORY_HEAD_BYTES",
     "END_OF_STREAM",
     "SHARD_FORMAT_MAJOR",
+    "TRAILER_BYTES",
     "DirectoryEntry",
     "Trailer",
     "block_target_bytes",
@@ -42,6 +45,7 @@ __all__ = [
     "buffer_spans",
     "place",
     "places",
+    "sealed_entries",
     "trailer_offset",
 ]
 
@@ -55,18 +59,16 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 _SIGN = 1 << 63
 _MAGIC = b"HFSHARD\x00"
-_TRAILER = Struct("<8sIIQQIIQQQQQQ")
+_TRAILER = Struct("<8sIIQQIIQQQQQQQ")
 _TRAILER_CHECKED = 120
 TRAILER_BYTES = 128
 _FOOTER_END = Struct("<i6s")
 _IPC_MAGIC = b"ARROW1"
 
-DIRECTORY_ENTRY = np.dtype(
-    [("offset", "<u8"), ("length", "<u4"), ("rows", "<u4"), ("checksum", "<u8"), ("check", "<u8")]
-)
-DIRECTORY_ENTRY_BYTES = DIRECTORY_ENTRY.itemsize
 _ENTRY = Struct("<QIIQQ")
+DIRECTORY_ENTRY_BYTES = _ENTRY.size
 _ENTRY_HEAD = Struct("<QIIQ")
+DIRECTORY_HEAD_BYTES = _ENTRY_HEAD.size
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -97,18 +99,17 @@ class DirectoryEntry:
     rows: int
     checksum: int
 
-    def pack(self, block: int) -> bytes:
-        """As it is stored: with a checksum that includes the entry's own number."""
-        head = _ENTRY_HEAD.pack(self.offset, self.length, self.rows, self.checksum)
-        return head + xxh3_64_intdigest(head, block).to_bytes(8, "little")
+    def head(self) -> bytes:
+        """All but its checksum: what the directory's fingerprint is made of."""
+        return _ENTRY_HEAD.pack(self.offset, self.length, self.rows, self.checksum)
 
     @classmethod
-    def unpack(cls, data: bytes | memoryview, block: int, *, key: str) -> DirectoryEntry:
-        """Parse and check one entry, which knows its own number."""
+    def unpack(cls, data: bytes | memoryview, block: int, *, fingerprint: int, key: str) -> DirectoryEntry:
+        """Parse and check one entry, which knows its own number and its directory's fingerprint."""
         if len(data) != DIRECTORY_ENTRY_BYTES:
             raise CorruptShard(key, f"directory entry {block} is cut short")
         offset, length, rows, checksum, check = _ENTRY.unpack(data)
-        if check != xxh3_64_intdigest(bytes(data[: _ENTRY_HEAD.size]), block):
+        if check != xxh3_64_intdigest(bytes(data[: _ENTRY_HEAD.size]), fingerprint ^ block):
             raise CorruptShard(key, f"directory entry {block} fails its checksum")
         return cls(offset=offset, length=length, rows=rows, checksum=checksum)
 
@@ -118,6 +119,15 @@ class DirectoryEntry:
             raise CorruptShard(
                 key, f"block {block} (bytes {self.offset} to {self.offset + self.length}) fails its checksum"
             )
+
+
+def sealed_entries(heads: bytes, first_block: int, fingerprint: int) -> bytes:
+    """Heads of entries as they are stored: each with a checksum that its block's number and the fingerprint go into."""
+    width = _ENTRY_HEAD.size
+    return b"".join(
+        (head := heads[at : at + width]) + xxh3_64_intdigest(head, fingerprint ^ block).to_bytes(8, "little")
+        for block, at in enumerate(range(0, len(heads), width), first_block)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +143,8 @@ class Trailer:
     directory_checksum: int
     table_checksum: int
     tags_checksum: int
+    fingerprint: int
+    """XXH3 of the heads of all directory entries, one after the other: of every block, therefore."""
 
     @property
     def table_stride(self) -> int:
@@ -166,6 +178,7 @@ class Trailer:
             self.directory_checksum,
             self.table_checksum,
             self.tags_checksum,
+            self.fingerprint,
         ).ljust(_TRAILER_CHECKED, b"\x00")
         return head + xxh3_64_intdigest(head).to_bytes(8, "little")
 
@@ -176,12 +189,14 @@ class Trailer:
         if int.from_bytes(data[_TRAILER_CHECKED:], "little") != xxh3_64_intdigest(data[:_TRAILER_CHECKED]):
             raise CorruptShard(key, "its trailer fails its checksum")
         _, major, minor, blocks, rows, buffers, _, *offsets_and_checksums = _TRAILER.unpack(data[: _TRAILER.size])
+        if not major:
+            raise CorruptShard(key, "it has no format version")
         if major > SHARD_FORMAT_MAJOR:
             raise UnsupportedFormat(
                 f"shard {key!r} has format {major}.{minor}, newer than this release reads ({SHARD_FORMAT_MAJOR}); "
                 "upgrade Holdfast"
             )
-        directory, table, tags, directory_checksum, table_checksum, tags_checksum = offsets_and_checksums
+        directory, table, tags, directory_checksum, table_checksum, tags_checksum, fingerprint = offsets_and_checksums
         return cls(
             block_count=blocks,
             row_count=rows,
@@ -192,6 +207,7 @@ class Trailer:
             directory_checksum=directory_checksum,
             table_checksum=table_checksum,
             tags_checksum=tags_checksum,
+            fingerprint=fingerprint,
         )
 
 
@@ -238,12 +254,13 @@ _U32 = Struct("<I")
 _I32 = Struct("<i")
 
 
-def buffer_spans(block: memoryview) -> npt.NDArray[np.int64]:
-    """The (start, length) of every buffer of an encapsulated record batch, from the batch's own metadata.
+def buffer_spans(block: memoryview) -> tuple[int, memoryview]:
+    """Where the buffers of an encapsulated record batch are, from the batch's own metadata.
 
-    Offsets are relative to the block's first byte. This is the little of FlatBuffers that it takes: two tables and one
-    vector of structs, at the places the Arrow format fixes for ever (Message: `header` is field 2; RecordBatch:
-    `buffers` is field 2).
+    Answers with where the batch's body begins in the block, and with the (start, length) of every buffer of the body,
+    as pairs of little-endian 64-bit numbers, just as they are stored. This is the little of FlatBuffers that it takes:
+    two tables and one vector of structs, at the places the Arrow format fixes for ever (Message: `header` is field 2;
+    RecordBatch: `buffers` is field 2).
     """
     metadata_bytes = _I32.unpack_from(block, 4)[0]
     message = 8 + _U32.unpack_from(block, 8)[0]
@@ -252,9 +269,7 @@ def buffer_spans(block: memoryview) -> npt.NDArray[np.int64]:
     vector = _field(block, batch, 2)
     vector += _U32.unpack_from(block, vector)[0]
     count = _U32.unpack_from(block, vector)[0]
-    spans = np.frombuffer(block, "<i8", 2 * count, vector + 4).reshape(count, 2).copy()
-    spans[:, 0] += 8 + metadata_bytes
-    return spans
+    return 8 + metadata_bytes, block[vector + 4 : vector + 4 + 16 * count]
 
 
 def _field(data: memoryview, table: int, number: int) -> int:

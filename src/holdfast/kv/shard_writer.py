@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, NamedTuple, Self
@@ -26,6 +26,7 @@ from holdfast.kv.keys import Key, KeySchema
 from holdfast.kv.rows import OnDuplicate, RowCheck, smallest_and_largest
 from holdfast.kv.shard_format import (
     BLOCK_ROWS,
+    DIRECTORY_HEAD_BYTES,
     END_OF_STREAM,
     DirectoryEntry,
     Trailer,
@@ -33,6 +34,7 @@ from holdfast.kv.shard_format import (
     buffer_count,
     buffer_spans,
     places,
+    sealed_entries,
 )
 from holdfast.kv.xxh64 import Hashes
 
@@ -44,8 +46,12 @@ _SAMPLE_BYTES = 8 << 20
 _PENDING_BYTES_MAX = 1 << 30
 _SECTION_MEMORY_BYTES = 4 << 20
 """How much of each section of the index is kept in memory; what is more waits in a temporary file."""
-_COPY_BYTES = 1 << 20
+_COPY_BYTES = 24 << 15
+"""Of each section at a time: a whole number of directory entries."""
+_EMPTY_HEAD = DirectoryEntry(offset=0, length=0, rows=0, checksum=0).head()
 _SIGN = np.uint64(1 << 63)
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class SortedRows(NamedTuple):
@@ -66,6 +72,7 @@ class ShardSummary:
     max_key: Key
     block_count: int
     directory_offset: int
+    fingerprint: int
     dropped_rows: int
     """Rows that gave way to another with the same key."""
 
@@ -120,7 +127,8 @@ class ShardStream:
             min_key=self._range[0],
             max_key=self._range[1],
             block_count=block_count,
-            directory_offset=self._directory_offset,
+            directory_offset=self._trailer.directory_offset,
+            fingerprint=self._trailer.fingerprint,
             dropped_rows=self.check.dropped,
         )
 
@@ -185,12 +193,13 @@ class ShardStream:
             ends.append(stream.tell())
         stream.flush()
         chunk_start, chunk = self._position, self._taken()
-        view = memoryview(chunk)
-        for (start, end), block_end, before in zip(spans, ends, [None, *ends[:-1]], strict=True):
-            # A file begins with its magic and schema: the first block starts where those end.
-            begin = before if before is not None else chunk_start + (0 if chunk_start else self._schema_bytes(view))
-            data = view[begin - chunk_start : block_end - chunk_start]
-            sections.add(int(blocks[start]), begin, data, end - start, tags[start:end])
+        # A file begins with its magic and schema: the first block starts where those end.
+        head = 0 if chunk_start else self._schema_bytes(memoryview(chunk))
+        begins = [chunk_start + head, *ends[:-1]]
+        rows = np.diff([0, *edges])
+        sections.add(
+            blocks[[start for start, _ in spans]], begins, ends, chunk_start, chunk, rows, tags[: pending.taken]
+        )
         self._row_count += pending.taken
         yield chunk
 
@@ -203,13 +212,13 @@ class ShardStream:
 
     def _index(self, block_count: int, stream: pa.NativeFile, sections: _Sections) -> Iterator[bytes]:
         stream.write(END_OF_STREAM)
+        fingerprint = sections.fingerprint()
         offsets, checksums = [], []
-        for section in (sections.directory, sections.table, sections.tags):
+        for section in (sections.directory(fingerprint), _pieces(sections.table), _pieces(sections.tags)):
             stream.write(bytes(-stream.tell() % 64))
             offsets.append(stream.tell())
-            section.seek(0)
             checksum = xxh3_64()
-            while piece := section.read(_COPY_BYTES):
+            for piece in section:
                 checksum.update(piece)
                 stream.write(piece)
                 stream.flush()
@@ -226,8 +235,9 @@ class ShardStream:
             directory_checksum=checksums[0],
             table_checksum=checksums[1],
             tags_checksum=checksums[2],
+            fingerprint=fingerprint,
         )
-        self._directory_offset = trailer.directory_offset
+        self._trailer = trailer
         stream.write(trailer.pack())
 
     def _taken(self) -> bytes:
@@ -264,25 +274,46 @@ class _Sections:
         self._buffers = buffers
         self._next_block = 0
         self._rows = 0
-        self.directory = _spool()
+        self.heads = _spool()
         self.table = _spool()
         self.tags = _spool()
 
     def add(
-        self, block: int, offset: int, data: memoryview, rows: int, tags: np.ndarray[tuple[int], np.dtype[np.uint16]]
+        self,
+        blocks: Numbers,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        chunk_start: int,
+        chunk: bytes,
+        rows: Numbers,
+        tags: np.ndarray[tuple[int], np.dtype[np.uint16]],
     ) -> None:
-        self._skip_to(block)
-        entry = DirectoryEntry(offset=offset, length=len(data), rows=rows, checksum=xxh3_64_intdigest(data))
-        self.directory.write(entry.pack(block))
-        spans = buffer_spans(data)
-        assert len(spans) == self._buffers, f"{len(spans)} buffers where the schema has {self._buffers}"
-        row = np.empty(1 + self._buffers, "<u8")
-        row[0] = self._rows
-        row[1:] = np.where(spans[:, 1] > 0, spans[:, 0] + offset, 0)
-        self.table.write(row.tobytes())
+        """Some blocks that were written: their numbers, where in the file each lies, how many rows each has."""
+        self._skip_to(int(blocks[0]))
+        first, count = self._next_block, int(blocks[-1]) + 1 - self._next_block
+        view = memoryview(chunk)
+        heads = [_EMPTY_HEAD] * count
+        bodies, spans = [], []
+        for block, begin, end, row_count in zip(blocks.tolist(), begins, ends, rows.tolist(), strict=True):
+            data = view[begin - chunk_start : end - chunk_start]
+            checksum = xxh3_64_intdigest(data)
+            entry = DirectoryEntry(offset=begin, length=end - begin, rows=row_count, checksum=checksum)
+            heads[block - first] = entry.head()
+            body, stored = buffer_spans(data)
+            bodies.append(begin + body)
+            spans.append(stored)
+        buffers = np.frombuffer(b"".join(spans), "<i8").reshape(len(blocks), -1, 2)
+        assert buffers.shape[1] == self._buffers, f"{buffers.shape[1]} buffers where the schema has {self._buffers}"
+        table = np.zeros((count, 1 + self._buffers), "<u8")
+        row_counts = np.zeros(count, np.int64)
+        row_counts[blocks - first] = rows
+        table[:, 0] = self._rows + np.cumsum(row_counts) - row_counts
+        table[blocks - first, 1:] = np.where(buffers[:, :, 1] > 0, buffers[:, :, 0] + np.array(bodies)[:, None], 0)
+        self.heads.write(b"".join(heads))
+        self.table.write(table.tobytes())
         self.tags.write(tags.astype("<u2").tobytes())
-        self._rows += rows
-        self._next_block = block + 1
+        self._rows += len(tags)
+        self._next_block = first + count
 
     def close_table(self, block_count: int, row_count: int) -> None:
         assert self._rows == row_count
@@ -291,8 +322,8 @@ class _Sections:
 
     def _skip_to(self, block: int) -> None:
         """Blocks without rows have an entry like all others, so that a block's entry is where its number says."""
-        for empty in range(self._next_block, block):
-            self.directory.write(DirectoryEntry(offset=0, length=0, rows=0, checksum=0).pack(empty))
+        for _ in range(self._next_block, block):
+            self.heads.write(_EMPTY_HEAD)
             self._write_bare_row()
         self._next_block = max(self._next_block, block)
 
@@ -303,12 +334,32 @@ class _Sections:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for section in (self.directory, self.table, self.tags):
+        for section in (self.heads, self.table, self.tags):
             section.close()
+
+    def fingerprint(self) -> int:
+        """Of the directory, which is complete."""
+        checksum = xxh3_64()
+        for piece in _pieces(self.heads):
+            checksum.update(piece)
+        return checksum.intdigest()
+
+    def directory(self, fingerprint: int) -> Iterator[bytes]:
+        """The directory as it is stored."""
+        block = 0
+        for heads in _pieces(self.heads):
+            yield sealed_entries(heads, block, fingerprint)
+            block += len(heads) // DIRECTORY_HEAD_BYTES
 
 
 def _spool() -> IO[bytes]:
     return tempfile.SpooledTemporaryFile(max_size=_SECTION_MEMORY_BYTES)
+
+
+def _pieces(section: IO[bytes]) -> Iterator[bytes]:
+    section.seek(0)
+    while piece := section.read(_COPY_BYTES):
+        yield piece
 
 
 class _Sink(io.RawIOBase):
