@@ -10,6 +10,7 @@ from holdfast.kv.request import Missing
 from holdfast.kv.routing import ExpressionRouting, HashRouting, RangeRouting, Routing
 from holdfast.kv.rows import BadRowReport, OnDuplicate
 from holdfast.kv.shard_writer import ShardStream, ShardSummary, SortedRows
+from holdfast.kv.update import update_arrow
 
 __all__ = [
     "BadRowReport",
@@ -40,4 +41,5 @@ __all__ = [
     "publish_rows",
     "routing_for",
     "shard_schema",
+    "update_arrow",
 ]
