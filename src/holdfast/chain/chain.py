@@ -14,7 +14,7 @@ match outcome:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -223,7 +223,7 @@ class Chain:
 
     async def async_reader(
         self,
-        load: Callable[[Manifest], _T],
+        load: Callable[[Manifest], _T | Awaitable[_T]],
         *,
         records: AsyncObjectReader | None = None,
         max_fallback_attempts: int = 3,

@@ -8,20 +8,32 @@ refresh blocks nobody and no borrower sees two snapshots.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.manifest import Manifest
 from holdfast.chain.pointer import Pointer
-from holdfast.chain.serving import Answer, Found, ListKeys, Request, cold_start, drive, drive_async, refreshed
+from holdfast.chain.serving import (
+    Answer,
+    Found,
+    ListKeys,
+    Open,
+    Opened,
+    Request,
+    cold_start,
+    drive,
+    drive_async,
+    refreshed,
+)
 from holdfast.errors import Damaged, ReaderStateError
 from holdfast.storage.objects import AsyncObjectReader
 
@@ -63,15 +75,16 @@ class Served(Generic[_T]):
     """A borrowed snapshot and what was loaded for it."""
 
     manifest: Manifest
+    manifest_path: str
     resource: _T
 
 
 class _State(Generic[_T]):
     """One served snapshot with its borrowers."""
 
-    def __init__(self, found: Found, resource: _T, close: Callable[[_T], None]) -> None:
+    def __init__(self, found: Found, close: Callable[[_T], None]) -> None:
         self.found = found
-        self.resource = resource
+        self.resource = cast("_T", found.resource)
         self._close = close
         self._borrowers = 0
         self._retired = False
@@ -105,12 +118,10 @@ class _Serving(Generic[_T]):
     def __init__(
         self,
         handle: ChainHandle,
-        load: Callable[[Manifest], _T],
         close: Callable[[_T], None],
         max_fallback_attempts: int,
     ) -> None:
         self._handle = handle
-        self._load = load
         self._close_resource = close
         self._max_fallback_attempts = max_fallback_attempts
         self._state: _State[_T] | None = None
@@ -126,9 +137,9 @@ class _Serving(Generic[_T]):
         self._skipped = found.skipped
         self._see_head(found)
         if old is not None and old.found.manifest_hash == found.manifest_hash:
-            old.found = replace(found, manifest=old.found.manifest)
+            old.found = found
             return
-        self._state = _State(found, self._load(found.manifest), self._close_resource)
+        self._state = _State(found, self._close_resource)
         if old is not None:
             old.retire()
 
@@ -160,7 +171,9 @@ class _Serving(Generic[_T]):
         while not state.borrow():  # it was replaced and closed between the two lines: its successor is there already
             state = self._current()
         try:
-            yield Served(manifest=state.found.manifest, resource=state.resource)
+            yield Served(
+                manifest=state.found.manifest, manifest_path=state.found.manifest_path, resource=state.resource
+            )
         finally:
             state.give_back()
 
@@ -220,7 +233,8 @@ class ChainReader(_Serving[_T]):
         close: Callable[[_T], None] = _nothing,
         max_fallback_attempts: int = FALLBACK_ATTEMPTS_DEFAULT,
     ) -> None:
-        super().__init__(handle, load, close, max_fallback_attempts)
+        super().__init__(handle, close, max_fallback_attempts)
+        self._load = load
         self._refreshing = threading.Lock()
         steps = cold_start(handle.layout, fallback_attempts_max=max_fallback_attempts)
         self._serve(drive(steps, self._answer))
@@ -241,6 +255,8 @@ class ChainReader(_Serving[_T]):
 
     def _answer(self, request: Request) -> Answer:
         records = self._handle.records
+        if isinstance(request, Open):
+            return Opened(self._load(request.manifest))
         if isinstance(request, ListKeys):
             return [info.key for page in records.list(request.prefix) for info in page]
         if request.known is not None:
@@ -263,12 +279,13 @@ class AsyncChainReader(_Serving[_T]):
         self,
         handle: ChainHandle,
         records: AsyncObjectReader,
-        load: Callable[[Manifest], _T],
+        load: Callable[[Manifest], _T | Awaitable[_T]],
         close: Callable[[_T], None],
         max_fallback_attempts: int,
     ) -> None:
-        super().__init__(handle, load, close, max_fallback_attempts)
+        super().__init__(handle, close, max_fallback_attempts)
         self._records = records
+        self._load = load
         self._refreshing = asyncio.Lock()
 
     @classmethod
@@ -277,10 +294,11 @@ class AsyncChainReader(_Serving[_T]):
         handle: ChainHandle,
         records: AsyncObjectReader,
         *,
-        load: Callable[[Manifest], _T],
+        load: Callable[[Manifest], _T | Awaitable[_T]],
         close: Callable[[_T], None] = _nothing,
         max_fallback_attempts: int = FALLBACK_ATTEMPTS_DEFAULT,
     ) -> AsyncChainReader[_T]:
+        """`load` may be a coroutine function."""
         reader = cls(handle, records, load, close, max_fallback_attempts)
         steps = cold_start(handle.layout, fallback_attempts_max=max_fallback_attempts)
         reader._serve(await drive_async(steps, reader._answer))
@@ -303,6 +321,9 @@ class AsyncChainReader(_Serving[_T]):
             return Refreshed.UNCHANGED if self._state is before else Refreshed.SWAPPED
 
     async def _answer(self, request: Request) -> Answer:
+        if isinstance(request, Open):
+            made = self._load(request.manifest)
+            return Opened(await made if inspect.isawaitable(made) else made)
         if isinstance(request, ListKeys):  # fallback only, and rare: the sync list on a thread will do
             listed = await asyncio.to_thread(lambda: list(self._handle.records.list(request.prefix)))
             return [info.key for page in listed for info in page]

@@ -3,13 +3,16 @@
 Each function is a generator that yields the requests it wants made and is sent the answers; `drive` makes them one
 after the other, `drive_async` awaits them. So the sync and the async reader share every decision and differ in nothing
 but the waiting.
+
+Opening what a manifest describes is one of the requests: data that turns out to be damaged leads to the same fallback,
+or the same staying with what is served, as a damaged manifest.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from holdfast.chain.layout import Layout
@@ -18,10 +21,18 @@ from holdfast.chain.manifest import Manifest
 from holdfast.chain.moves import MOVES_PER_SEGMENT, MoveSegment
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, Pointer
 from holdfast.codec import content_hash
-from holdfast.errors import CorruptRecord, Damaged, HoldfastError, NotAChain, ObjectNotFound, ReaderStateError
+from holdfast.errors import (
+    CorruptRecord,
+    Damaged,
+    HoldfastError,
+    NotAChain,
+    ObjectNotFound,
+    ReaderStateError,
+    UnsupportedFormat,
+)
 from holdfast.storage.objects import StoredObject, Version
 
-__all__ = ["Found", "ListKeys", "Read", "cold_start", "drive", "drive_async", "refreshed"]
+__all__ = ["Found", "ListKeys", "Open", "Opened", "Read", "cold_start", "drive", "drive_async", "refreshed"]
 
 _log = logging.getLogger("holdfast.reader")
 
@@ -41,8 +52,22 @@ class ListKeys:
     prefix: str
 
 
-Request = Read | ListKeys
-Answer = StoredObject | list[str] | None
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Make of a manifest what is to be served; the answer is `Opened`. Always the last request."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was made of a manifest."""
+
+    resource: object
+
+
+Request = Read | ListKeys | Open
+Answer = StoredObject | list[str] | Opened | None
 _R = TypeVar("_R")
 Steps = Generator[Request, Answer, _R]
 
@@ -59,6 +84,8 @@ class Found:
     """Of the pointer, or of the legacy manifest where there is no pointer."""
     skipped: tuple[str, ...] = ()
     """Why newer snapshots were passed over; empty unless the reader fell back."""
+    resource: object = None
+    """What `Open` made of the manifest."""
 
 
 def drive(steps: Steps[_R], answer: Callable[[Request], Answer]) -> _R:
@@ -97,21 +124,28 @@ def _read(key: str) -> Steps[StoredObject]:
     return answer
 
 
-def cold_start(layout: Layout, *, fallback_attempts_max: int) -> Steps[Found]:
-    """Pointer, then manifest: two requests. Falls back where they are damaged, never because a store is silent."""
+def cold_start(layout: Layout, *, fallback_attempts_max: int, served: Found | None = None) -> Steps[Found]:
+    """Pointer, then manifest, then what it describes. Falls back where these are damaged, never because a store is
+    silent, nor because a newer release wrote them: that data is good, and this reader is to be upgraded (S9).
+
+    What is `served` already is not opened again.
+    """
     try:
         stored = yield from _read(layout.pointer_key)
     except ObjectNotFound:
-        return (yield from _legacy(layout, pointer=None))
+        return (yield from _opened((yield from _legacy(layout, pointer=None)), served))
     try:
         pointer = _parse(layout, stored)
     except CorruptRecord as error:
-        return (yield from _without_pointer(layout, error, fallback_attempts_max))
+        return (yield from _without_pointer(layout, error, fallback_attempts_max, served))
     if pointer.publishing == "legacy":
-        return (yield from _legacy(layout, pointer=pointer))
+        return (yield from _opened((yield from _legacy(layout, pointer=pointer)), served))
     try:
-        return (yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version))
-    except CorruptRecord as error:
+        found = yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
+        return (yield from _opened(found, served))
+    except UnsupportedFormat:
+        raise
+    except Damaged as error:
         return (yield from _fall_back(layout, pointer, stored.version, error, fallback_attempts_max))
 
 
@@ -122,7 +156,7 @@ def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) 
     (S30).
     """
     if served.pointer_version is None:
-        return (yield from cold_start(layout, fallback_attempts_max=0))
+        return (yield from cold_start(layout, fallback_attempts_max=0, served=served))
     if served.pointer is None:
         return (yield from _legacy_refreshed(layout, served))
     try:
@@ -137,22 +171,26 @@ def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) 
         return None  # a stale answer: what is served never goes backwards by itself (I9)
     saw(pointer)
     if pointer.publishing == "legacy":
-        return (yield from _legacy(layout, pointer=pointer))
+        return (yield from _opened((yield from _legacy(layout, pointer=pointer)), served))
     if pointer.manifest_hash == served.manifest_hash and pointer.manifest_path == served.manifest_path:
-        return Found(
-            manifest=served.manifest,
-            manifest_path=served.manifest_path,
-            manifest_hash=served.manifest_hash,
-            pointer=pointer,
-            pointer_version=stored.version,
-        )
-    return (yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version))
+        return replace(served, pointer=pointer, pointer_version=stored.version, skipped=())
+    found = yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
+    return (yield from _opened(found, served))
 
 
 def _legacy_refreshed(layout: Layout, served: Found) -> Steps[Found | None]:
     """Where the legacy path is served: look there, and whether a pointer has taken over."""
-    found = yield from cold_start(layout, fallback_attempts_max=0)
+    found = yield from cold_start(layout, fallback_attempts_max=0, served=served)
     return None if found.pointer_version == served.pointer_version else found
+
+
+def _opened(found: Found, served: Found | None = None) -> Steps[Found]:
+    """The last step: what a manifest describes, opened unless it is open already."""
+    if served is not None and served.manifest_hash == found.manifest_hash:
+        return replace(found, manifest=served.manifest, resource=served.resource)
+    answer = yield Open(found.manifest)
+    assert isinstance(answer, Opened)
+    return replace(found, resource=answer.resource)
 
 
 def _parse(layout: Layout, stored: StoredObject) -> Pointer:
@@ -194,9 +232,7 @@ def _legacy(layout: Layout, *, pointer: Pointer | None) -> Steps[Found]:
     )
 
 
-def _fall_back(
-    layout: Layout, pointer: Pointer, version: Version, first: CorruptRecord, attempts_max: int
-) -> Steps[Found]:
+def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damaged, attempts_max: int) -> Steps[Found]:
     """Earlier snapshots of the history, newest first. A snapshot above the pointer was rolled back, and stays so."""
     skipped = [str(first)]
     tried = 0
@@ -218,7 +254,8 @@ def _fall_back(
         tried += 1
         try:
             found = yield from _load(layout, move.manifest_path, move.manifest_hash, pointer, version)
-        except CorruptRecord as error:
+            found = yield from _opened(found)
+        except Damaged as error:
             skipped.append(str(error))
             continue
         return _fell_back(found, skipped)
@@ -245,7 +282,7 @@ def _moves_newest_first(layout: Layout, pointer: Pointer) -> Callable[[], Steps[
     return following
 
 
-def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int) -> Steps[Found]:
+def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int, served: Found | None) -> Steps[Found]:
     """The pointer itself is damaged: take the newest manifest that another one names as its parent.
 
     A manifest is built on what was visible, so its parent was; and it carries the parent's hash. The very newest has no
@@ -261,24 +298,17 @@ def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int) ->
             break
         try:
             found = yield from _load(layout, key, witnessed.get(key), None, None)
+            previous, parent = found.manifest.previous_manifest_path, found.manifest.parent_hash
+            if previous is not None and parent is not None:
+                witnessed[previous] = parent
+            if key in witnessed:
+                return _fell_back((yield from _opened(found, served)), skipped)
         except Damaged as error:
             skipped.append(str(error))
             tried += 1
-            continue
-        if key in witnessed:
-            return _fell_back(found, skipped)
-        if found.manifest.previous_manifest_path is not None and found.manifest.parent_hash is not None:
-            witnessed[found.manifest.previous_manifest_path] = found.manifest.parent_hash
     raise ReaderStateError(f"no readable snapshot after {tried} fallbacks; skipped: {'; '.join(skipped)}")
 
 
 def _fell_back(found: Found, skipped: list[str]) -> Found:
     _log.warning("fell back to snapshot %s; skipped: %s", found.manifest.manifest_id, "; ".join(skipped))
-    return Found(
-        manifest=found.manifest,
-        manifest_path=found.manifest_path,
-        manifest_hash=found.manifest_hash,
-        pointer=found.pointer,
-        pointer_version=found.pointer_version,
-        skipped=tuple(skipped),
-    )
+    return replace(found, skipped=tuple(skipped))

@@ -211,6 +211,10 @@ class LocalStore:
                 raise io.translate(error, key) from error
             self._prune(os.path.dirname(path))
 
+    def local_path(self, key: str) -> Path:
+        """Where an object is, whether or not it exists: a reader may map the file instead of copying it."""
+        return Path(self._path(check_key(key)))
+
     def as_async(self) -> AsyncObjectReader:
         return ThreadedAsyncReader(self)
 

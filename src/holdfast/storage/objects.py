@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import NewType, Protocol, runtime_checkable
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "RecordStore",
     "StoredObject",
     "Version",
+    "local_path_of",
     "sizes_of",
 ]
 
@@ -168,3 +170,12 @@ def sizes_of(store: ObjectStore, keys: Sequence[str]) -> list[int | None]:
     if tell is not None:
         return tell(keys)
     return [None if info is None else info.size for info in store.head_many(keys)]
+
+
+def local_path_of(store: ObjectStore, key: str) -> Path | None:
+    """The file of this machine that an object is, or None where a store does not keep its objects as files here.
+
+    Whoever only reads may use the file itself: it is never rewritten, and stays usable while it is open, even deleted.
+    """
+    tell: Callable[[str], Path | None] | None = getattr(store, "local_path", None)
+    return None if tell is None else tell(key)

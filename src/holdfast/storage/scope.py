@@ -7,6 +7,7 @@ never reach the store below. There is no way back from a scoped store to the one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from holdfast.errors import AlreadyExists, InvalidKey, ObjectNotFound, ScopeEscape, VersionConflict
 from holdfast.storage.keys import check_key, check_prefix, leaves_scope
@@ -17,6 +18,7 @@ from holdfast.storage.objects import (
     ObjectStore,
     StoredObject,
     Version,
+    local_path_of,
 )
 
 __all__ = ["AsyncScopedReader", "ScopedStore", "scope"]
@@ -157,6 +159,10 @@ class ScopedStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         self.__store.delete(self._confinement.inside(key) for key in keys)
+
+    def local_path(self, key: str) -> Path | None:
+        """Where an object is on this machine, if the store below keeps its objects as files here."""
+        return local_path_of(self.__store, self._confinement.inside(key))
 
     def as_async(self) -> AsyncObjectReader:
         return AsyncScopedReader(self.__store.as_async(), self._confinement.folder)
