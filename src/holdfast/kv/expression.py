@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import BadInput
-from holdfast.kv.keys import KeyKind, KeySchema, fixed_values
+from holdfast.kv.key_arrays import fixed_values
+from holdfast.kv.keys import KeyKind, KeySchema
+from holdfast.kv.xxh64 import Hashes
 
 __all__ = ["Expression"]
 
@@ -52,6 +54,8 @@ class Expression:
     key: KeySchema
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise BadInput(f"a routing expression is text, not {self.text!r:.60}")
         self._check(self._tree())
 
     def evaluate(self, arrays: Sequence[pa.Array]) -> Numbers:
@@ -176,8 +180,11 @@ class Expression:
 
     def _hash(self, names: list[str], columns: Mapping[str, pa.Array]) -> Numbers:
         chosen = {column.name: column for column in self.key.columns}
-        part = KeySchema(columns=tuple(chosen[name] for name in names))
-        return part.hash_arrays([columns[name] for name in names]).view(np.int64)
+        hashes: Hashes | None = None
+        for name in names:
+            hashes = chosen[name].hash_array(columns[name], hashes)
+        assert hashes is not None, "it has at least one argument"
+        return hashes.view(np.int64)
 
     # -- SQL ----------------------------------------------------------------------------------------------------------
 

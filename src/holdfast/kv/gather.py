@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from holdfast.errors import BadInput
 from holdfast.kv.columns import column_readers
-from holdfast.kv.keys import KeySchema, fixed_values, variable_parts
+from holdfast.kv.key_arrays import fixed_values, variable_parts
+from holdfast.kv.keys import KeySchema
 from holdfast.kv.mapped import MappedShard
 from holdfast.kv.shard_format import places
 from holdfast.kv.window import NEAR, Window
@@ -234,7 +235,7 @@ class Gatherer:
         return pa.Array.from_buffers(kind, len(lengths), [validity, pa.py_buffer(stored), pa.py_buffer(data)])
 
     def bytes_of(self, column: int, where: Places) -> list[bytes] | None:
-        """The values of a column of bytes as Python has them, where they are all there and of one length: None if not."""
+        """The values of a column of bytes as Python has them, if all are there and of one length; None if not."""
         kind = self._schema.field(column).type
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) or not len(where.row):
             return None

@@ -23,13 +23,13 @@ from struct import Struct
 from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh64_intdigest
 
 from holdfast.codec import Fields, Json
 from holdfast.errors import BadInput, CorruptRecord, WrongKeyType
+from holdfast.kv.key_arrays import fixed_values, is_bytes_or_text, to_uuids, variable_parts
 from holdfast.kv.xxh64 import SEED, Hashes, hash_fixed_width, hash_variable_width
 
 __all__ = ["KEY_BYTES_MAX", "Key", "KeyColumn", "KeyKind", "KeyPart", "KeySchema"]
@@ -41,6 +41,8 @@ KEY_BYTES_MAX = 4096
 """Longer texts and bytes are refused as keys: manifests carry the smallest and largest key of every shard."""
 
 _EPOCH = date(1970, 1, 1)
+_DAYS_MIN = (date.min - _EPOCH).days
+_DAYS_MAX = (date.max - _EPOCH).days
 _SIGNED = Struct("<q")
 _UNSIGNED = Struct("<Q")
 
@@ -132,6 +134,17 @@ def _kind_of(name: str, found: pa.DataType) -> KeyKind:
     )
 
 
+def _can_hold(found: pa.DataType, kind: KeyKind) -> bool:
+    """Whether keys of a kind can come in a column of this type without being made into something else."""
+    if pa.types.is_dictionary(found):
+        return _can_hold(found.value_type, kind)
+    if kind.is_integer:
+        return bool(pa.types.is_integer(found) or (pa.types.is_decimal(found) and found.scale == 0))
+    if kind is KeyKind.DATE:
+        return bool(pa.types.is_date(found))
+    return (kind is KeyKind.UUID and found == pa.uuid()) or is_bytes_or_text(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumn:
     """One part of a key."""
@@ -149,7 +162,7 @@ class KeyColumn:
             return int(value).to_bytes(8, "little", signed=low < 0)
         if kind is KeyKind.TEXT and isinstance(value, str):
             return value.encode("utf-8", "strict") if value.isascii() else _utf8(self.name, value)
-        if kind is KeyKind.BYTES and isinstance(value, bytes | bytearray | memoryview):
+        if kind is KeyKind.BYTES and isinstance(value, bytes):
             return bytes(value)
         if kind is KeyKind.UUID and isinstance(value, UUID):
             return value.bytes
@@ -161,18 +174,19 @@ class KeyColumn:
         )
 
     def canonical(self, array: pa.Array) -> pa.Array:
-        """The column as a shard stores it."""
-        if array.type == self.kind.arrow_type:
-            return array
+        """The column as a shard stores it; WrongKeyType if a value is not of this kind."""
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        if self.kind is KeyKind.UUID:
-            storage = array if pa.types.is_fixed_size_binary(array.type) else array.cast(pa.binary(16))
-            return pa.ExtensionArray.from_storage(pa.uuid(), storage)
-        try:
-            return array.cast(self.kind.arrow_type)
-        except pa.ArrowInvalid as error:
-            raise WrongKeyType(f"key column {self.name!r} is {self.kind}: {error}") from None
+        if array.type != self.kind.arrow_type:
+            try:
+                array = to_uuids(array) if self.kind is KeyKind.UUID else array.cast(self.kind.arrow_type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise WrongKeyType(f"key column {self.name!r} is {self.kind}: {error}") from None
+        if self.kind is KeyKind.DATE and len(array):
+            days = pc.min_max(array.cast(pa.int32())).as_py()
+            if (days["min"] or 0) < _DAYS_MIN or (days["max"] or 0) > _DAYS_MAX:
+                raise WrongKeyType(f"key column {self.name!r} has dates outside the years 1 to 9999")
+        return array
 
     def hash_array(self, array: pa.Array, seeds: Hashes | None) -> Hashes:
         """The hashes of a canonical column without nulls."""
@@ -207,7 +221,9 @@ class KeyColumn:
         """One value as manifests and `--json` spell it."""
         if isinstance(value, bytes):
             return {"base64": base64.b64encode(value).decode()}
-        return str(value) if isinstance(value, UUID | date) else value
+        if isinstance(value, UUID | date | str):
+            return str(value)
+        return int(value)  # of numpy's kinds, perhaps
 
     def from_json_value(self, value: object) -> KeyPart:
         """The inverse; ValueError if it is not one."""
@@ -253,7 +269,10 @@ class KeySchema:
             given = (kinds or {}).get(name)
             if given is not None and given not in KeyKind.__members__.values():
                 raise BadInput(f"key column {name!r}: {given!r} is no kind of key; use one of {', '.join(KeyKind)}")
-            kind = KeyKind(given) if given is not None else _kind_of(name, schema.field(name).type)
+            found = schema.field(name).type
+            kind = KeyKind(given) if given is not None else _kind_of(name, found)
+            if not _can_hold(found, kind):
+                raise BadInput(f"key column {name!r} is {found}, which cannot hold {kind}: cast it first")
             columns.append(KeyColumn(name=name, kind=kind))
         return cls(columns=tuple(columns))
 
@@ -272,6 +291,11 @@ class KeySchema:
         if not isinstance(key, tuple) or len(key) != len(self.columns):
             raise WrongKeyType(f"a key is a tuple of ({', '.join(self.names)}), not {key!r:.80}")
         return key
+
+    def plain(self, key: Key) -> Key:
+        """A key that is one of this schema's, in Python's own types; WrongKeyType if it is none."""
+        self.encode(key)
+        return self.from_json_key(self.to_json_key(key))
 
     def encode(self, key: object) -> tuple[bytes, ...]:
         """The canonical bytes of each part."""
@@ -399,30 +423,3 @@ def _to_array(column: KeyColumn, values: Sequence[object]) -> pa.Array:
     if kind is KeyKind.UUID:
         return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(encoded, pa.binary(16)))
     return pa.array(encoded, pa.binary()).cast(kind.arrow_type)
-
-
-def variable_parts(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes and the offsets of a text or binary column, whatever slice of a larger one it is."""
-    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    _, offsets_buffer, data_buffer = array.buffers()
-    dtype = np.dtype("<i8" if wide else "<i4")
-    if offsets_buffer is None or len(array) == 0:
-        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
-    offsets = np.frombuffer(offsets_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return data, offsets
-
-
-def fixed_values(array: pa.Array, dtype: str) -> npt.NDArray[np.generic]:
-    """The values of a fixed-width column as they lie in memory."""
-    buffer = array.buffers()[1]
-    kind = np.dtype(dtype)
-    if buffer is None or len(array) == 0:
-        return np.empty(0, kind)
-    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
-
-
-def longest(array: pa.Array) -> int:
-    """The length in bytes of the longest value of a text or binary column."""
-    found = pc.max(pc.binary_length(array)).as_py()
-    return 0 if found is None else int(found)

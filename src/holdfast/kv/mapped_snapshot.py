@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from holdfast.kv.dataset import DataSet, ValueKind
 from holdfast.kv.gather import Gatherer, Places
-from holdfast.kv.keys import Key, variable_parts
+from holdfast.kv.key_arrays import variable_parts
+from holdfast.kv.keys import Key
 from holdfast.kv.mapped import MappedShard, Row
 from holdfast.kv.point import point_getter
 from holdfast.kv.request import KeyColumns, Missing

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.chain import Layout
 from holdfast.clock import SystemRandomness
 from holdfast.codec import Fields, Json
-from holdfast.errors import BadRows
+from holdfast.errors import AlreadyExists, BadRows
 from holdfast.kv.dataset import Shard, ValueKind
 from holdfast.kv.keys import KeySchema
 from holdfast.kv.routing import Routing
@@ -121,7 +122,7 @@ class BuildPlan:
         try:
             first = next(chunks, None)  # nothing is uploaded for a shard without rows
             if first is not None:
-                self.store.upload(path, _chained(first, chunks))
+                self._upload(path, _chained(first, chunks))
         except BadRows:
             if not stream.check.report:
                 raise
@@ -131,12 +132,22 @@ class BuildPlan:
         shard = Shard.of_summary(number, path, stream.summary, writer=writer)
         return ShardReceipt(number=number, shard=shard, dropped_rows=stream.check.dropped)
 
+    def _upload(self, path: str, chunks: Iterable[bytes]) -> None:
+        try:
+            self.store.upload(path, chunks)
+        except AlreadyExists:
+            # Nobody else knows this path: the store did what it was asked, lost its answer, and was asked again. The
+            # commit looks at every file before anything becomes visible.
+            return
+
     def rows(
         self, batch: pa.RecordBatch, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]] | None = None
     ) -> SortedRows:
         """A batch of rows, brought to the columns and types that shards store. Nulls in keys must be gone."""
         arrays = [column.canonical(batch.column(column.name)) for column in self.key.columns]
         values = [_as_stored(batch.column(column.name), column) for column in list(self.schema)[len(arrays) :]]
+        if self.value is ValueKind.JSON:
+            _check_json(values[0])
         stored = pa.RecordBatch.from_arrays(arrays + values, schema=self.schema)
         return SortedRows(stored, self.key.hash_arrays(arrays) if hashes is None else hashes)
 
@@ -147,8 +158,28 @@ def _chained(first: bytes, rest: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _as_stored(array: pa.Array, column: pa.Field) -> pa.Array:
-    if array.type == column.type:
-        return array
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if array.null_count and not column.nullable:
+        raise BadRows(
+            f"nothing was published: column {column.name!r} is declared to have no nulls, and has {array.null_count:,}"
+        )
     return array if array.type == column.type else array.cast(column.type)
+
+
+def _check_json(texts: pa.Array) -> None:
+    """BadRows unless each is a JSON text. All are read as one list; only if that fails, one by one."""
+    found = texts.drop_null()
+    joined = ",\n".join(found.to_pylist())  # a line end is allowed in no JSON string, so no text can run into the next
+    try:
+        if len(orjson.loads(f"[{joined}]")) == len(found):
+            return
+    except orjson.JSONDecodeError:
+        pass
+    for text in found.to_pylist():
+        try:
+            orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise BadRows(f"nothing was published: {text!r:.80} is not JSON ({error})") from None

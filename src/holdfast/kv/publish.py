@@ -65,6 +65,9 @@ class Build:
         self._leases = leases
         self._checks = checks
 
+        self.is_undecided = False
+        """Whether the commit may or may not have happened: then the run must not be called failed."""
+
     @property
     def run_id(self) -> str:
         return self._run.run_id
@@ -146,6 +149,7 @@ class Build:
                     f"another writer published first ({winner}); nothing of this build is visible: build again"
                 )
             case Unknown(commit_ulid=ulid, reason=reason):
+                self.is_undecided = True
                 raise StoreUnavailable(
                     f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` "
                     "before building again"
@@ -164,11 +168,13 @@ def building(
                 leases.enter_context(KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3)),
                 leases.enter_context(KeepAlive(run.renew, every_s=LEASE_S / 3)),
             ]
+            build = Build(chain, run, guard, leases, checks)
             try:
-                yield Build(chain, run, guard, leases, checks)
+                yield build
             except BaseException as error:
                 leases.close()
-                _fail(run, error)
+                if not build.is_undecided:
+                    _fail(run, error)
                 raise
 
 

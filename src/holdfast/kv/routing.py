@@ -84,8 +84,7 @@ class RangeRouting:
 
     def __post_init__(self) -> None:
         check_shard_count(self.shard_count)
-        for bound in self.bounds:
-            self.key.encode(bound)
+        object.__setattr__(self, "bounds", tuple(self.key.plain(bound) for bound in self.bounds))
         # Each was just found to be a key, and keys of one schema can be compared.
         if any(not low < high for low, high in pairwise(self.bounds)):  # type: ignore[operator]
             raise BadInput("range bounds must grow from one to the next")

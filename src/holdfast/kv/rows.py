@@ -132,6 +132,8 @@ class RowCheck:
         bad: npt.NDArray[np.bool_] | None = None
         for name in self.key.names:
             column = batch.column(name)
+            if pa.types.is_dictionary(column.type):  # whose values may be null where its indices are not
+                column = column.dictionary_decode()
             if column.null_count:
                 nulls = column.is_null().to_numpy(zero_copy_only=False)
                 bad = nulls if bad is None else bad | nulls

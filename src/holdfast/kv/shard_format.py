@@ -14,7 +14,7 @@ so a cold look-up reads one directory entry and one block. The tags of all rows,
 block, tell which row of a block it can be; then the key itself is compared.
 
 Every part has a checksum (XXH3, 64 bits): each block, each directory entry, the three sections of the index, the
-trailer. The directory has a fingerprint, which manifests carry: it covers every block, and it takes part in the checksum
+trailer. The directory has a fingerprint, which manifests carry: it covers every block, and takes part in the checksum
 of every entry, so that one shard is never taken for another.
 `docs/format.md` is the normative text; golden files under `tests/golden/` stay readable for ever.
 """

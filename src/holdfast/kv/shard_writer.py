@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from holdfast.errors import BadRows
+from holdfast.errors import BadRows, BuildFailed
 from holdfast.kv.keys import Key, KeySchema
 from holdfast.kv.rows import OnDuplicate, RowCheck, smallest_and_largest
 from holdfast.kv.shard_format import (
@@ -42,7 +42,10 @@ __all__ = ["ShardStream", "ShardSummary", "SortedRows"]
 
 _SAMPLE_ROWS = 16_384
 """How many rows are looked at before the number of blocks is decided."""
-_SAMPLE_BYTES = 8 << 20
+_SAMPLE_BYTES = 32 << 20
+_ROWS_MAX = 1 << 31
+"""Of a shard. More are estimated only for a data set with too few shards, or for keys made to have such hashes."""
+_BLOCK_BYTES_MAX = (1 << 32) - 1
 _PENDING_BYTES_MAX = 1 << 30
 _SECTION_MEMORY_BYTES = 4 << 20
 """How much of each section of the index is kept in memory; what is more waits in a temporary file."""
@@ -50,6 +53,8 @@ _COPY_BYTES = 24 << 15
 """Of each section at a time: a whole number of directory entries."""
 _EMPTY_HEAD = DirectoryEntry(offset=0, length=0, rows=0, checksum=0).head()
 _SIGN = np.uint64(1 << 63)
+_IPC_OPTIONS = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V5, use_legacy_format=False)
+"""Said explicitly: the environment may ask pyarrow for older formats, which have no room for what is needed here."""
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -97,6 +102,7 @@ class ShardStream:
         self._position = 0
         self._sha256 = hashlib.sha256()
         self._row_count = 0
+        self._last_hash = -(1 << 63)
         self._range: tuple[Key, Key] | None = None
         self.summary: ShardSummary | None = None
 
@@ -105,7 +111,7 @@ class ShardStream:
         sections = _Sections(self._buffers)
         with sections:
             stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _COPY_BYTES)
-            writer = pa.ipc.new_file(stream, self._schema)
+            writer = pa.ipc.new_file(stream, self._schema, options=_IPC_OPTIONS)
             block_count = 0
             for pending in self._in_sorted_batches():
                 block_count = block_count or self._block_count(pending)
@@ -142,6 +148,7 @@ class ShardStream:
             if batch.num_rows == 0:
                 continue
             self.check.oversized_keys(batch)
+            self._check_order(hashes)
             joined = pending.joined(batch, hashes)
             assert joined.batch is not None
             clean, clean_hashes = self.check.duplicates(joined.batch, joined.hashes, len(pending.hashes))
@@ -155,16 +162,36 @@ class ShardStream:
             pending = pending.rest()
         yield _Pending(pending.batch, pending.hashes, complete=True)
 
+    def _check_order(self, hashes: Hashes) -> None:
+        """A row in the wrong place would never be found again."""
+        signed = hashes.view(np.int64)
+        if signed[0] < self._last_hash or (signed[1:] < signed[:-1]).any():
+            raise BuildFailed("nothing was published: rows do not come in the order of their hashes; sort them first")
+        self._last_hash = int(signed[-1])
+
     def _block_count(self, pending: _Pending) -> int:
-        """Hashes are uniform: how far the first rows have come among all hashes tells how many rows there will be."""
+        """Hashes are uniform: how far the first rows have come among all hashes tells how many rows there will be.
+
+        Which rows are looked at depends on the rows only, not on the batches they come in: so do the file's bytes.
+        """
         if pending.batch is None:
             return 1
-        seen = len(pending.hashes)
-        reached = int(pending.hashes[-1] ^ _SIGN) + 1
-        total = seen if pending.complete else max(seen, (seen << 64) // reached)
-        row_bytes: int = max(1, pending.batch.nbytes // seen)
+        total = seen = len(pending.hashes)
+        if not pending.complete:
+            while seen > _SAMPLE_ROWS or pending.batch.slice(0, seen).nbytes > _SAMPLE_BYTES:
+                if seen == 1:
+                    break
+                seen = 1 << ((seen - 1).bit_length() - 1)
+            reached = int(pending.hashes[seen - 1] ^ _SIGN) + 1
+            total = (seen << 64) // reached
+        if total > _ROWS_MAX:
+            raise BadRows(
+                f"nothing was published: a shard seems to have {total:,} rows; use more shards, so that none has more "
+                f"than {_ROWS_MAX:,}"
+            )
+        row_bytes: int = max(1, pending.batch.slice(0, seen).nbytes // seen)
         rows_per_block = max(1, min(BLOCK_ROWS, block_target_bytes(self._buffers) // row_bytes))
-        return max(1, min(-(-total // rows_per_block), (1 << 32) - 1))
+        return max(1, -(-total // rows_per_block))
 
     def _blocks(
         self,
@@ -196,6 +223,8 @@ class ShardStream:
         # A file begins with its magic and schema: the first block starts where those end.
         head = 0 if chunk_start else self._schema_bytes(memoryview(chunk))
         begins = [chunk_start + head, *ends[:-1]]
+        if max(end - begin for begin, end in zip(begins, ends, strict=True)) > _BLOCK_BYTES_MAX:
+            raise BadRows("nothing was published: a block of rows is larger than four gigabytes; store smaller values")
         rows = np.diff([0, *edges])
         sections.add(
             blocks[[start for start, _ in spans]], begins, ends, chunk_start, chunk, rows, tags[: pending.taken]

@@ -21,14 +21,15 @@ import pyarrow as pa
 from holdfast.chain import Chain, InputPin, Manifest
 from holdfast.chain.handle import Progress, no_progress
 from holdfast.errors import BadInput, BadRows, Conflict, CorruptShard, SnapshotNotFound
-from holdfast.kv.build import MEMORY_BYTES_DEFAULT, ArrowRows, Router, Source, check_rule
 from holdfast.kv.changes import ChangeCheck, as_changes, change_schema, check_delete_columns, check_upsert_columns
 from holdfast.kv.dataset import DataSet, Shard
 from holdfast.kv.merge import ShardMerge
 from holdfast.kv.plan import BuildPlan, ShardReceipt
 from holdfast.kv.publish import Build, Published, building
+from holdfast.kv.router import Router, check_rule
 from holdfast.kv.rows import OnDuplicate
 from holdfast.kv.shard_writer import SortedRows
+from holdfast.kv.source import MEMORY_BYTES_DEFAULT, ArrowRows, Source
 from holdfast.kv.stored_rows import StoredRows
 
 __all__ = ["Base", "Update", "update_arrow", "updating", "write_changed_shard"]
@@ -71,13 +72,14 @@ def update_arrow(
             for batch in source:
                 update.build.check()
                 router.add(as_changes(batch, schema, deleted=deleted))
-        receipts = []
+        receipts, bad = [], router.report
         for number in range(plan.shard_count):
             update.build.check()
-            changes = router.sorted_rows(number)
-            receipts.append(write_changed_shard(plan, number, base.dataset.shards[number], changes, writer=chain.by))
+            changes, stored = router.sorted_rows(number), base.dataset.shards[number]
+            write = not bad  # else what is wrong with the rest is still counted
+            receipts.append(write_changed_shard(plan, number, stored, changes, writer=chain.by, write=write))
+            bad += receipts[-1].report
             progress(number + 1, plan.shard_count)
-        bad = sum((receipt.report for receipt in receipts), router.report)
         if bad:
             raise bad.error()
         return update.publish(receipts, inputs=inputs, custom=custom, tags=tags, why=why)
@@ -156,13 +158,22 @@ def updating(chain: Chain, base: Base, *, run_id: str | None = None, on_duplicat
 
 
 def write_changed_shard(
-    plan: BuildPlan, number: int, base: Shard | None, changes: Iterable[SortedRows], *, writer: str
+    plan: BuildPlan,
+    number: int,
+    base: Shard | None,
+    changes: Iterable[SortedRows],
+    *,
+    writer: str,
+    write: bool = True,
 ) -> ShardReceipt:
     """Write one shard with its changes, which come in the order of their hashes, and say what became of it.
 
-    Nothing is read if there are no changes, and nothing is written if they come to nothing. Executors call this.
+    Nothing is read if there are no changes, and nothing is written if they come to nothing. Without `write` the changes
+    are only looked at. Executors call this.
     """
     check = ChangeCheck(plan.key, plan.schema, plan.on_duplicate)
+    if not write:
+        return ShardReceipt(number=number, report=check.everything(changes))
     stored = None if base is None else StoredRows(plan.store, base, schema=plan.schema, key=plan.key)
     merge = ShardMerge(stored, check.one_per_key(changes), schema=plan.schema, key=plan.key)
     try:

@@ -34,6 +34,7 @@ _FEW_ROWS = 4096
 """So few values of different lengths are hashed one by one: a dozen array operations per length would take longer."""
 _SLICE_ROWS = 65_536
 """Rows hashed at a time: the intermediate arrays stay in the processor's cache, and memory stays bounded."""
+_SLICE_BYTES = 4 << 20
 
 
 def hash_fixed_width(values: npt.NDArray[np.generic], seeds: Hashes | None = None) -> Hashes:
@@ -57,8 +58,9 @@ def hash_variable_width(data: Bytes, offsets: Offsets, seeds: Hashes | None = No
     edges = np.flatnonzero(np.diff(ordered)) + 1
     for rows in np.split(order, edges) if len(order) else []:
         length = int(lengths[rows[0]])
-        for start in range(0, len(rows), _SLICE_ROWS):
-            some = rows[start : start + _SLICE_ROWS]
+        step = max(1, min(_SLICE_ROWS, _SLICE_BYTES // max(1, length)))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
             raw = data[offsets[some][:, None] + np.arange(length)]
             hashes[some] = _hash_equal_lengths(raw, None if seeds is None else seeds[some])
     return hashes
