@@ -10,6 +10,7 @@ import click
 
 from holdfast.cli.config import Settings, load_settings
 from holdfast.cli.output import Output, make_output
+from holdfast.cli.session import current_session
 from holdfast.errors import BadInput, NotAChain, ObjectNotFound
 
 if TYPE_CHECKING:
@@ -83,12 +84,25 @@ class Call:
         by: str | None = None,
         may_be_lost: bool = False,
     ) -> None:
-        self.settings: Settings = load_settings()
-        self.output: Output = make_output(as_json=as_json)
+        session = current_session()
+        if session is not None:
+            if url is not None or layout is not None:
+                raise BadInput(
+                    f"this prompt is on {session.chain.handle.identity}; `exit`, then `holdfast repl` on another"
+                )
+            self.as_json = as_json or session.as_json
+            self.settings: Settings = session.settings
+            self.output: Output = session.output(as_json=as_json)
+            self.chain: Chain = session.chain
+            self._url, self._layout = session.url, session.layout
+            return
+        self.as_json = as_json
+        self.settings = load_settings()
+        self.output = make_output(as_json=as_json)
         self._url = url
         self._layout = layout
         self._may_be_lost = may_be_lost and layout is not None
-        self.chain: Chain = self._open(by or self.settings.by)
+        self.chain = self._open(by or self.settings.by)
 
     @property
     def identity(self) -> str:

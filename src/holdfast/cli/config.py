@@ -5,6 +5,8 @@
     by = "nightly"                              # HOLDFAST_BY: who the log of moves says it was
     retention = 10                              # HOLDFAST_RETENTION: snapshots that `gc collect` keeps
     grace = "7d"                                # HOLDFAST_GRACE: how long `gc purge` waits
+    mode = "direct"                             # HOLDFAST_MODE: how `get` reads data, direct or cached
+    cache = "/var/cache/holdfast"               # HOLDFAST_CACHE: where `get --cached` keeps files of other machines
 
 A relative path in the file starts at the file's folder. Tables of the file belong to others and are left alone.
 """
@@ -23,7 +25,8 @@ from holdfast.errors import BadInput
 __all__ = ["FILE_NAME", "Settings", "load_settings"]
 
 FILE_NAME = "holdfast.toml"
-_NAMES = ("chain", "manifests", "by", "retention", "grace")
+_NAMES = ("chain", "manifests", "by", "retention", "grace", "mode", "cache")
+MODES = ("direct", "cached")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class Settings:
     by: str | None = None
     retention: int | None = None
     grace_s: float | None = None
+    mode: str | None = None
+    cache: str | None = None
 
 
 def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
@@ -51,6 +56,8 @@ def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | No
         by=_text(values, sources, "by"),
         retention=_number(values, sources, "retention"),
         grace_s=_duration(values, sources, "grace"),
+        mode=_one_of(values, sources, "mode", MODES),
+        cache=_text(values, sources, "cache"),
     )
 
 
@@ -69,6 +76,9 @@ def _from_file(folder: Path) -> tuple[dict[str, object], dict[str, str]]:
     chain = values.get("chain")
     if isinstance(chain, str) and "://" not in chain:
         values["chain"] = str(path.parent / Path(chain).expanduser())
+    cache = values.get("cache")
+    if isinstance(cache, str) and cache:
+        values["cache"] = str(path.parent / Path(cache).expanduser())
     manifests = values.get("manifests")
     if isinstance(manifests, str):
         from holdfast.chain.sql.url import relative_to
@@ -82,6 +92,15 @@ def _text(values: Mapping[str, object], sources: Mapping[str, str], name: str) -
     if value is not None and (not isinstance(value, str) or not value):
         raise BadInput(f"{sources[name]}: {name} should be text, not {value!r}")
     return value
+
+
+def _one_of(
+    values: Mapping[str, object], sources: Mapping[str, str], name: str, choices: tuple[str, ...]
+) -> str | None:
+    value = values.get(name)
+    if value is not None and value not in choices:
+        raise BadInput(f"{sources[name]}: {name} should be {' or '.join(choices)}, not {value!r}")
+    return None if value is None else str(value)
 
 
 def _number(values: Mapping[str, object], sources: Mapping[str, str], name: str) -> int | None:

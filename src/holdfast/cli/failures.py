@@ -19,15 +19,16 @@ import click
 
 from holdfast.errors import BadInput, Conflict, Damaged, Fenced, HoldfastError, NotFound, StoreError
 
-__all__ = ["EXIT_DAMAGED", "exit_code", "report"]
+__all__ = ["EXIT_DAMAGED", "EXIT_NOT_FOUND", "exit_code", "failure_text", "report"]
 
 EXIT_UNFORESEEN = 1
 EXIT_BAD_INPUT = 2
+EXIT_NOT_FOUND = 3
 EXIT_DAMAGED = 6
 EXIT_INTERRUPTED = 130
 _CODES: dict[type[HoldfastError], int] = {
     BadInput: EXIT_BAD_INPUT,
-    NotFound: 3,
+    NotFound: EXIT_NOT_FOUND,
     Conflict: 4,
     Fenced: 5,
     Damaged: EXIT_DAMAGED,
@@ -46,17 +47,24 @@ def exit_code(error: BaseException) -> int:
 
 def report(error: BaseException) -> int:
     """Say what happened and what to do, and answer with the exit code."""
+    sys.stderr.write(f"error: {failure_text(error)}\n")
+    return exit_code(error)
+
+
+def failure_text(error: BaseException) -> str:
+    """What happened and what to do, on one line."""
     if os.environ.get("HOLDFAST_DEBUG") == "1":
         traceback.print_exception(error, file=sys.stderr)
-    sys.stderr.write(f"error: {' '.join(_words(error).split())}\n")
-    return exit_code(error)
+    return " ".join(_words(error).split())
 
 
 def _words(error: BaseException) -> str:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "stopped; run the command again: every command can be repeated"
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{error.format_message().rstrip('.')}; `{error.ctx.command_path} --help` shows how it is called"
+        message = error.format_message().rstrip(".")
+        mark = " " if message.endswith("?") else "; "
+        return f"{message}{mark}`{error.ctx.command_path} --help` shows how it is called"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, HoldfastError):

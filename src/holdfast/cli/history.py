@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.call import Call, common_options, url_argument
+from holdfast.cli.kv import KvCommand
 from holdfast.cli.output import Column, Command, Line, Part, Table, View
 from holdfast.cli.shapes import REF, snapshot_json
 from holdfast.cli.words import tags_text, time_text
@@ -21,7 +22,7 @@ _COLUMNS = (
 )
 
 
-@click.command(name="history")
+@click.command(name="history", cls=KvCommand)
 @url_argument
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many snapshots to show.")
 @common_options

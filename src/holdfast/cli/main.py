@@ -13,6 +13,12 @@ from holdfast.cli.failures import report
 __all__ = ["cli", "main"]
 
 _COMMANDS = (
+    "get",
+    "multiget",
+    "info",
+    "shards",
+    "route",
+    "repl",
     "history",
     "show",
     "diff",
@@ -56,13 +62,14 @@ def cli(context: click.Context) -> None:
     A chain is named by its URL: a path, file://, s3://, gs://, az://, or its database, sqlite:/// or postgresql://. It
     may be left out where HOLDFAST_CHAIN or `chain` in the nearest holdfast.toml names it. With HOLDFAST_MANIFESTS or
     `manifests`, a database's URL, the records of a chain in a store are looked for there. Flags count before
-    HOLDFAST_* (BY, RETENTION, GRACE too), and those before the file.
+    HOLDFAST_* (BY, RETENTION, GRACE, MODE, CACHE too), and those before the file.
 
     Exit codes: 0 done, 2 bad input, 3 not found, 4 somebody else was first, 5 writer fenced off, 6 damage found, 7
     store failed.
 
     \b
     Examples:
+      holdfast get ./users 42
       holdfast history s3://bucket/team/datasets/users
       holdfast rollback s3://bucket/team/datasets/users --why "bad prices"
       holdfast gc collect ./users --retention 5

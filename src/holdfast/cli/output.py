@@ -33,6 +33,7 @@ __all__ = [
     "Part",
     "Progress",
     "Table",
+    "Verbatim",
     "View",
     "make_output",
 ]
@@ -71,9 +72,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with values."""
+    """Names with values, shortened to the terminal unless they are wanted `whole`: then the terminal wraps them."""
 
     pairs: Sequence[tuple[str, str]]
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines that are never shortened or wrapped, so that they can be copied."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class Table:
     how: str = "--json lists all"
 
 
-Part = Line | Command | Facts | Table
+Part = Line | Command | Facts | Verbatim | Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +118,8 @@ class Output(Protocol):
         ...
 
 
-def make_output(*, as_json: bool) -> Output:
-    return JsonOutput() if as_json else ConsoleOutput(width=_width(), color=_wants_color())
+def make_output(*, as_json: bool, one_line: bool = False) -> Output:
+    return JsonOutput(one_line=one_line) if as_json else ConsoleOutput(width=_width(), color=_wants_color())
 
 
 def _width() -> int | None:
@@ -129,10 +138,13 @@ def _silent(done: int, total: int) -> None:
 
 
 class JsonOutput:
-    """One document on stdout."""
+    """One document on stdout; on one line where several follow each other (`repl`)."""
+
+    def __init__(self, *, one_line: bool = False) -> None:
+        self._indent = None if one_line else 2
 
     def show(self, view: View) -> None:
-        _write(json.dumps(view.data, indent=2, ensure_ascii=False) + "\n")
+        _write(json.dumps(view.data, indent=self._indent, ensure_ascii=False, allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Progress]:
@@ -191,12 +203,15 @@ class ConsoleOutput:
             case Command(purpose, text):
                 line = Text(f"  {purpose}: ", style="dim").append(text, style="cyan not dim")
                 console.print(line, soft_wrap=True)
-            case Facts(pairs):
+            case Verbatim(text):
+                console.print(Text(text), soft_wrap=True)
+            case Facts(pairs, whole):
                 label_width = max((len(name) for name, _ in pairs), default=0)
                 for name, value in pairs:
                     room = (self._width or _WIDTH_UNLIMITED) - label_width - _GAP
                     line = Text(f"{name:<{label_width}}  ", style="dim")
-                    console.print(line.append(shorten(value, room, keep="middle"), style="not dim"), soft_wrap=True)
+                    shown = value if whole else shorten(value, room, keep="middle")
+                    console.print(line.append(shown, style="not dim"), soft_wrap=True)
             case Table():
                 self._render_table(console, part)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from holdfast.errors import BadInput
 
-__all__ = ["count", "duration_text", "parse_duration", "shorten", "size_text", "tags_text", "time_text"]
+__all__ = ["age_text", "count", "duration_text", "parse_duration", "shorten", "size_text", "tags_text", "time_text"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
@@ -27,6 +27,19 @@ def duration_text(seconds: float) -> str:
         if seconds and seconds % _SECONDS[unit] == 0:
             return f"{int(seconds // _SECONDS[unit])}{unit}"
     return f"{seconds:g}s"
+
+
+def age_text(seconds: float) -> str:
+    """Roughly, in the one or two units that tell: `40 s`, `12 min`, `3 h 20 min`, `5 d 2 h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if hours < 1:
+        return f"{minutes} min"
+    if days < 1:
+        return f"{hours} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    return f"{days:,} d" + (f" {hours % 24} h" if hours % 24 else "")
 
 
 def size_text(size: int) -> str:
