@@ -1,4 +1,4 @@
-"""The reader for asyncio (K14): the pointer and the manifest are read natively async; so are look-ups by range requests.
+"""The reader for asyncio (K14): the pointer, the manifest and look-ups by range requests are read natively async.
 
 Look-ups in mapped files are reads of memory and wait for nothing; only large ones go to a thread, so that the loop goes
 on meanwhile. Downloads into the cache, which write files, are made by threads.
@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from holdfast.chain import AsyncChainReader, Chain, Manifest, Refreshed
 from holdfast.errors import CorruptShard
 from holdfast.kv.cache import ShardCache
+from holdfast.kv.direct_snapshot import AsyncDirectLoader, AsyncDirectSnapshot
 from holdfast.kv.keys import Key
-from holdfast.kv.loading import MappedLoader, Opened
-from holdfast.kv.mapped_snapshot import MappedSnapshot
+from holdfast.kv.loading import MappedLoader
+from holdfast.kv.opened import Opened, Snapshot
 from holdfast.kv.pinning import Pinned, Which, chain_at
 from holdfast.kv.request import Missing
 from holdfast.kv.serving import Serving, Source, check_mode, key_columns, listed
@@ -34,12 +35,18 @@ _T = TypeVar("_T")
 
 
 class AsyncShardedReader(Serving):
-    """Serves one snapshot of a KV data set to the tasks of one event loop. Made by `await AsyncShardedReader.open(...)`."""
+    """Serves one snapshot of a KV data set to the tasks of one loop. Made by `await AsyncShardedReader.open(...)`."""
 
-    def __init__(self, chain: Chain, *, mode: str, which: Which, cache: ShardCache | Path | str | None) -> None:
+    def __init__(
+        self, chain: Chain, *, mode: str, which: Which, cache: ShardCache | Path | str | None, check_shards: bool
+    ) -> None:
         super().__init__(chain, mode=check_mode(mode), pinned=bool(which))
-        self._loader = MappedLoader(chain.store, ShardCache.of(cache))
-        self._source: AsyncChainReader[Opened] | Pinned[Opened] | None = None
+        self._loader: MappedLoader | AsyncDirectLoader = (
+            MappedLoader(chain.store, ShardCache.of(cache))
+            if mode == "cache"
+            else AsyncDirectLoader(chain.store, check_shards=check_shards)
+        )
+        self._source: AsyncChainReader[Opened[Any]] | Pinned[Opened[Any]] | None = None
         self._refreshing = asyncio.Lock()
 
     @classmethod
@@ -60,7 +67,7 @@ class AsyncShardedReader(Serving):
         """As `ShardedReader.open`. To name a snapshot is to read the history, which a thread does."""
         which = Which(ref=ref, run_id=run_id, offset=offset, tag=tag, at=at)
         chain = chain_at(place)
-        reader = cls(chain, mode=mode, which=which, cache=cache)
+        reader = cls(chain, mode=mode, which=which, cache=cache, check_shards=check_shards)
         if which:
             found = await asyncio.to_thread(which.find, chain)
             reader._source = Pinned(chain, found, await reader._load(found.manifest))
@@ -74,6 +81,8 @@ class AsyncShardedReader(Serving):
     async def get(self, key: Key, default: object = None) -> object:
         """A key's value: a dict of columns, bytes or a JSON value, as the data set's values are; else `default`."""
         opened = self._current()
+        if isinstance(opened.snapshot, AsyncDirectSnapshot):
+            return await opened.snapshot.get(key, default)
         try:
             return opened.snapshot.get(key, default)
         except CorruptShard:
@@ -82,18 +91,27 @@ class AsyncShardedReader(Serving):
     async def multi_get(self, keys: Iterable[Key]) -> dict[Key, object]:
         """The values of the keys that are there, all from one snapshot."""
         wanted = listed(keys)
+        snapshot = self._current().snapshot
+        if isinstance(snapshot, AsyncDirectSnapshot):
+            return await snapshot.multi_get(wanted)
         return await self._ask(len(wanted), lambda snapshot: snapshot.multi_get(wanted))
 
     async def get_arrow(self, keys: object, *, missing: str = "null") -> pa.Table:
         """One table in the order of the keys, with null, no row, or an error for those that are not there."""
         rule = Missing.parse(missing)
-        wanted = key_columns(self._current().dataset.key, keys)
+        wanted = key_columns(self.dataset.key, keys)
+        snapshot = self._current().snapshot
+        if isinstance(snapshot, AsyncDirectSnapshot):
+            return await snapshot.get_arrow(wanted, rule)
         return await self._ask(len(wanted), lambda snapshot: snapshot.get_arrow(wanted, rule))
 
     async def contains(self, key: Key) -> bool:
+        snapshot = self._current().snapshot
+        if isinstance(snapshot, AsyncDirectSnapshot):
+            return await snapshot.contains(key)
         return await self._ask(1, lambda snapshot: snapshot.contains(key))
 
-    async def _ask(self, count: int, question: Callable[[MappedSnapshot], _T]) -> _T:
+    async def _ask(self, count: int, question: Callable[[Snapshot], _T]) -> _T:
         opened = self._current()
         if count > KEYS_ON_LOOP_MAX:
             return await asyncio.to_thread(opened.ask, question)
@@ -123,7 +141,9 @@ class AsyncShardedReader(Serving):
         if self._source is not None:
             self._source.close()
 
-    async def _load(self, manifest: Manifest) -> Opened:
+    async def _load(self, manifest: Manifest) -> Opened[Any]:
+        if isinstance(self._loader, AsyncDirectLoader):
+            return await self._loader.load(manifest)
         return await asyncio.to_thread(self._loader.load, manifest)
 
     def _source_now(self) -> Source:

@@ -1,15 +1,15 @@
 """Shards of remote stores, kept as files of this machine (K17).
 
-A file is named by what its bytes hash to, so it is downloaded once, whoever needs it: other processes, other snapshots and
-other data sets that share it find it here. Invariants:
+A file is named by what its bytes hash to, so it is downloaded once, whoever needs it: other processes, other snapshots
+and other data sets that share it find it here. Invariants:
 
 1. A name without `.part` is only ever made by renaming a finished file whose size and SHA-256 were right.
 2. Who downloads holds a `flock` on the `.part` file. It lets go when it dies, and the next one starts that file anew.
 3. Nothing is rewritten. What is removed stays usable for whoever has it mapped.
 4. Room is made before a download by removing what was unused longest, never what is being downloaded.
 
-A file that went bad on this machine's disk is found when its index or one of its blocks is first read (`holdfast.kv.mapped`),
-thrown away, and fetched again.
+A file that went bad on this machine's disk is found when its index or one of its blocks is first read (see
+`holdfast.kv.mapped`), thrown away, and fetched again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
 from holdfast.errors import (
@@ -305,7 +306,7 @@ class _Claim:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def __enter__(self) -> _Claim:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

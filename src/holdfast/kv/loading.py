@@ -1,16 +1,14 @@
 """From a manifest to something that answers look-ups: shards mapped from files of this machine (K16, K17).
 
-A store that keeps its objects as files here is mapped as it is. Any other store's shards come through the cache. Shards that
-the snapshot before had too stay mapped.
+A store that keeps its objects as files here is mapped as it is. Any other store's shards come through the cache. Shards
+that the snapshot before had too stay mapped.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 from weakref import ref as weak
 
 from holdfast.chain import Manifest
@@ -19,71 +17,16 @@ from holdfast.kv.cache import ShardCache
 from holdfast.kv.dataset import DataSet, Shard
 from holdfast.kv.mapped import MappedShard
 from holdfast.kv.mapped_snapshot import MappedSnapshot
+from holdfast.kv.opened import Opened
 from holdfast.storage import local_io
 from holdfast.storage.objects import ObjectStore, local_path_of
 
-__all__ = ["MappedLoader", "Opened"]
-
-_T = TypeVar("_T")
+__all__ = ["MappedLoader"]
 
 SHARDS_IN_FLIGHT_MAX = 8
 """Shards that are fetched and opened at a time."""
 FETCH_ATTEMPTS_MAX = 3
 """How often a file may be evicted by another process between its download and its opening."""
-
-
-class Opened:
-    """One snapshot as it is served. Goes, with its mappings, when the last look-up in it is done."""
-
-    __slots__ = ("__weakref__", "_mend", "_mended", "_mending", "dataset", "manifest", "snapshot")
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        dataset: DataSet,
-        snapshot: MappedSnapshot,
-        mend: Callable[[Opened, Shard], MappedSnapshot] | None,
-    ) -> None:
-        self.manifest = manifest
-        self.dataset = dataset
-        self.snapshot = snapshot
-        self._mend = mend
-        self._mended: set[str] = set()
-        self._mending = threading.Lock()
-
-    @property
-    def get(self) -> Callable[..., object]:
-        """The shortest way to look up one key."""
-        if self._mend is None:
-            return self.snapshot.get
-
-        def get(key: object, default: object = None) -> object:
-            try:
-                return self.snapshot.get(key, default)
-            except CorruptShard:
-                return self.ask(lambda snapshot: snapshot.get(key, default))
-
-        return get
-
-    def ask(self, question: Callable[[MappedSnapshot], _T]) -> _T:
-        """An answer. A shard whose cached file turns out to be damaged is fetched again, once, and asked again (K18)."""
-        for _ in range(len(self.dataset.shards)):
-            snapshot = self.snapshot
-            try:
-                return question(snapshot)
-            except CorruptShard as error:
-                self._mend_shard(snapshot, error)
-        return question(self.snapshot)
-
-    def _mend_shard(self, seen: MappedSnapshot, error: CorruptShard) -> None:
-        with self._mending:
-            if self.snapshot is not seen:
-                return  # another thread met the same damage first
-            shard = next((s for s in self.dataset.shards if s is not None and s.path == error.key), None)
-            if self._mend is None or shard is None or shard.path in self._mended:
-                raise error
-            self._mended.add(shard.path)
-            self.snapshot = self._mend(self, shard)
 
 
 class MappedLoader:
@@ -92,9 +35,9 @@ class MappedLoader:
     def __init__(self, store: ObjectStore, cache: ShardCache) -> None:
         self._store = store
         self._cache = cache
-        self._last: Callable[[], Opened | None] = _nothing
+        self._last: Callable[[], Opened[MappedSnapshot] | None] = _nothing
 
-    def load(self, manifest: Manifest) -> Opened:
+    def load(self, manifest: Manifest) -> Opened[MappedSnapshot]:
         """Fetch what is not here, map all. CorruptShard names the first shard that is missing or damaged."""
         dataset = DataSet.of_manifest(manifest)
         known = self._known(dataset)
@@ -149,7 +92,7 @@ class MappedLoader:
                 discarded = True
         return _map_file(self._cache.fetch(self._store, shard), dataset, shard)
 
-    def _mended(self, opened: Opened, shard: Shard) -> MappedSnapshot:
+    def _mended(self, opened: Opened[MappedSnapshot], shard: Shard) -> MappedSnapshot:
         """The same snapshot, with one shard fetched again."""
         self._cache.discard(shard)
         others = {path: mapped for path, mapped in opened.snapshot.shards.items() if path != shard.path}

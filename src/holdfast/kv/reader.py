@@ -11,30 +11,28 @@ nothing refers to it any more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from holdfast.chain import Chain, ChainReader, Refreshed
-from holdfast.errors import ReaderClosed
+from holdfast.errors import CorruptShard, ReaderClosed
 from holdfast.kv.cache import ShardCache
+from holdfast.kv.direct_snapshot import DirectLoader
 from holdfast.kv.keys import Key
-from holdfast.kv.loading import MappedLoader, Opened
+from holdfast.kv.loading import MappedLoader
+from holdfast.kv.opened import Get, Opened, Snapshot
 from holdfast.kv.pinning import Pinned, Which, chain_at
 from holdfast.kv.request import Missing
 from holdfast.kv.serving import Serving, Source, check_mode, key_columns, listed
 
 __all__ = ["ConcurrentShardedReader", "ShardedReader"]
 
-
-class Get(Protocol):
-    """How one key is looked up."""
-
-    def __call__(self, key: Key, default: object = None) -> object: ...
+_T = TypeVar("_T")
 
 
 class ShardedReader(Serving):
@@ -54,8 +52,12 @@ class ShardedReader(Serving):
         check_shards: bool,
     ) -> None:
         super().__init__(chain, mode=check_mode(mode), pinned=bool(which))
-        self._loader = MappedLoader(chain.store, ShardCache.of(cache))
-        self._source: ChainReader[Opened] | Pinned[Opened]
+        self._loader: MappedLoader | DirectLoader = (
+            MappedLoader(chain.store, ShardCache.of(cache))
+            if mode == "cache"
+            else DirectLoader(chain.store, check_shards=check_shards)
+        )
+        self._source: ChainReader[Opened[Any]] | Pinned[Opened[Any]]
         if which:
             found = which.find(chain)
             self._source = Pinned(chain, found, self._loader.load(found.manifest))
@@ -99,17 +101,19 @@ class ShardedReader(Serving):
     def multi_get(self, keys: Iterable[Key]) -> dict[Key, object]:
         """The values of the keys that are there, all from one snapshot."""
         wanted = listed(keys)
-        return self._current().ask(lambda snapshot: snapshot.multi_get(wanted))
+        return self._ask(lambda snapshot: snapshot.multi_get(wanted))
 
     def get_arrow(self, keys: object, *, missing: str = "null") -> pa.Table:
         """One table in the order of the keys, with null, no row, or an error for those that are not there."""
         rule = Missing.parse(missing)
-        opened = self._current()
-        wanted = key_columns(opened.dataset.key, keys)
-        return opened.ask(lambda snapshot: snapshot.get_arrow(wanted, rule))
+        wanted = key_columns(self.dataset.key, keys)
+        return self._ask(lambda snapshot: snapshot.get_arrow(wanted, rule))
 
     def contains(self, key: Key) -> bool:
-        return self._current().ask(lambda snapshot: snapshot.contains(key))
+        return self._ask(lambda snapshot: snapshot.contains(key))
+
+    def _ask(self, question: Callable[[Snapshot], _T]) -> _T:
+        return self._current().ask(question)
 
     # -- the served snapshot ------------------------------------------------------------------------------------------
 
@@ -138,7 +142,7 @@ class ShardedReader(Serving):
                 opened = served.resource
         if opened is not self._opened:
             self._opened = opened
-            self.get = opened.get
+            self.get = _getter(opened)
 
     def __enter__(self) -> Self:
         return self
@@ -186,6 +190,20 @@ class ConcurrentShardedReader(ShardedReader):
     def close(self) -> None:
         self._closing = True
         super().close()
+
+
+def _getter(opened: Opened[Any]) -> Get:
+    """The shortest way to look up one key: the snapshot's own, unless a damaged file could be fetched again."""
+    if not opened.can_mend:
+        return opened.snapshot.get  # type: ignore[no-any-return]
+
+    def get(key: Key, default: object = None) -> object:
+        try:
+            return opened.snapshot.get(key, default)
+        except CorruptShard:
+            return opened.ask(lambda snapshot: snapshot.get(key, default))
+
+    return get
 
 
 def _closed(key: Key, default: object = None) -> object:  # noqa: ARG001 - as every `get`

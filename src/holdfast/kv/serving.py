@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,10 @@ from holdfast.errors import BadInput, ReaderClosed, UnknownShard
 from holdfast.kv.dataset import DataSet, Shard
 from holdfast.kv.info import Health, SnapshotInfo, ref_of
 from holdfast.kv.keys import Key, KeySchema
-from holdfast.kv.loading import Opened
+from holdfast.kv.opened import Opened
 from holdfast.kv.request import KeyColumns
 
-__all__ = ["MODES", "Serving", "check_mode", "key_columns", "listed"]
+__all__ = ["MODES", "Serving", "Source", "check_mode", "key_columns", "listed"]
 
 MODES = ("cache", "direct")
 
@@ -36,12 +36,12 @@ class Serving:
         self._chain = chain
         self._mode = mode
         self._pinned = pinned
-        self._opened: Opened | None = None
+        self._opened: Opened[Any] | None = None
 
     def _source_now(self) -> Source:
         raise NotImplementedError
 
-    def _current(self) -> Opened:
+    def _current(self) -> Opened[Any]:
         opened = self._opened
         if opened is None:
             raise ReaderClosed("this reader is closed: open a new one")
