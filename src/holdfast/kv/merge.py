@@ -24,6 +24,9 @@ from holdfast.kv.stored_rows import StoredRows
 
 __all__ = ["ShardMerge"]
 
+_KEPT_BYTES_MAX = 8 << 20
+"""How many rows are kept while no change has made a difference; more than that are read again."""
+
 
 class ShardMerge:
     """The next version of one shard, and what its changes came to."""
@@ -52,17 +55,21 @@ class ShardMerge:
         start = 0 if self._base is None else self._base.block_of(int(first.hashes[0]))
         stored = iter(()) if self._base is None else self._base.rows(start)
         steps = _steps(stored, chain([first], self._changes))
+        kept: list[SortedRows] = []
         same_below: int | None = None
         for step in steps:
             merged = self._merge(step)
             if self._differs:
-                following = (self._merge(later) for later in steps)
-                return chain(self._stored_below(start, same_below), [merged], following)
-            same_below = step.limit
+                before = chain(self._stored_below(start, same_below), kept)
+                return chain(before, [merged], (self._merge(later) for later in steps))
+            kept.append(merged)
+            if sum(rows.batch.nbytes for rows in kept) > _KEPT_BYTES_MAX:
+                kept.clear()
+                same_below = step.limit
         return None
 
     def _stored_below(self, start: int, limit: int | None) -> Iterator[SortedRows]:
-        """The stored rows before the first difference: the blocks before `start`, then the rows below the limit."""
+        """The stored rows that were not kept: the blocks before `start`, then the rows below the limit."""
         if self._base is None:
             return
         yield from self._base.rows(0, start)
