@@ -1,5 +1,6 @@
 """The kernel: immutable manifests, one mutable pointer, and everything that keeps them true. Start in `commit.py`."""
 
+from holdfast.chain.async_history import AsyncHistory
 from holdfast.chain.chain import Chain, RolledBack
 from holdfast.chain.collect import CollectionPlan
 from holdfast.chain.collection import CollectionRecord, Condemned
@@ -32,6 +33,7 @@ __all__ = [
     "DOMAINS",
     "Artifact",
     "AsyncChainReader",
+    "AsyncHistory",
     "Break",
     "Chain",
     "ChainHandle",

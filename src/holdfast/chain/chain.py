@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from holdfast.chain import collect as collecting
 from holdfast.chain import commit, history, purge, reconcile, tags
+from holdfast.chain.async_history import AsyncHistory
 from holdfast.chain.collection import CollectionRecord
 from holdfast.chain.diff import Diff, diff_manifests
 from holdfast.chain.fence import protect
@@ -221,6 +222,10 @@ class Chain:
         """A reader that serves what `load` makes of the visible manifest."""
         return ChainReader(self.handle, load=load, max_fallback_attempts=max_fallback_attempts)
 
+    def as_async(self) -> AsyncHistory:
+        """The read half for asyncio: `load_current`, `load_manifest`, `list_manifests`."""
+        return AsyncHistory(self.handle, self._async_records())
+
     async def async_reader(
         self,
         load: Callable[[Manifest], _T | Awaitable[_T]],
@@ -228,10 +233,8 @@ class Chain:
         records: AsyncObjectReader | None = None,
         max_fallback_attempts: int = 3,
     ) -> AsyncChainReader[_T]:
-        # Records in a database have an async half of their own; the artifacts' store knows nothing of them.
-        half: Callable[[], AsyncObjectReader] = getattr(self.handle.records, "as_async", self.store.as_async)
         return await AsyncChainReader.open(
-            self.handle, records or half(), load=load, max_fallback_attempts=max_fallback_attempts
+            self.handle, records or self._async_records(), load=load, max_fallback_attempts=max_fallback_attempts
         )
 
     # -- moving the pointer ------------------------------------------------------------------------------------------
@@ -366,6 +369,11 @@ class Chain:
         if self._seen is None and self.layout.mirror_key is not None:
             self._seen = adopt_legacy(self.handle, by=self.by)
         return self._seen
+
+    def _async_records(self) -> AsyncObjectReader:
+        # Records in a database have an async half of their own; the artifacts' store knows nothing of them.
+        half: Callable[[], AsyncObjectReader] = getattr(self.handle.records, "as_async", self.store.as_async)
+        return half()
 
     def _pointer(self) -> Pointer:
         return history.require_pointer(self.handle).pointer

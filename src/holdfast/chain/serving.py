@@ -32,7 +32,22 @@ from holdfast.errors import (
 )
 from holdfast.storage.objects import StoredObject, Version
 
-__all__ = ["Found", "ListKeys", "Open", "Opened", "Read", "cold_start", "drive", "drive_async", "refreshed"]
+__all__ = [
+    "Found",
+    "ListKeys",
+    "Open",
+    "Opened",
+    "Read",
+    "cold_start",
+    "drive",
+    "drive_async",
+    "legacy_manifest",
+    "load_at",
+    "moves_in_steps",
+    "parse_pointer",
+    "read_record",
+    "refreshed",
+]
 
 _log = logging.getLogger("holdfast.reader")
 
@@ -118,7 +133,7 @@ async def drive_async(steps: Steps[_R], answer: Callable[[Request], Awaitable[An
         return done.value  # type: ignore[no-any-return]
 
 
-def _read(key: str) -> Steps[StoredObject]:
+def read_record(key: str) -> Steps[StoredObject]:
     answer = yield Read(key)
     assert isinstance(answer, StoredObject)
     return answer
@@ -131,17 +146,17 @@ def cold_start(layout: Layout, *, fallback_attempts_max: int, served: Found | No
     What is `served` already is not opened again.
     """
     try:
-        stored = yield from _read(layout.pointer_key)
+        stored = yield from read_record(layout.pointer_key)
     except ObjectNotFound:
-        return (yield from _opened((yield from _legacy(layout, pointer=None)), served))
+        return (yield from _opened((yield from legacy_manifest(layout, pointer=None)), served))
     try:
-        pointer = _parse(layout, stored)
+        pointer = parse_pointer(layout, stored)
     except CorruptRecord as error:
         return (yield from _without_pointer(layout, error, fallback_attempts_max, served))
     if pointer.publishing == "legacy":
-        return (yield from _opened((yield from _legacy(layout, pointer=pointer)), served))
+        return (yield from _opened((yield from legacy_manifest(layout, pointer=pointer)), served))
     try:
-        found = yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
+        found = yield from load_at(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
         return (yield from _opened(found, served))
     except UnsupportedFormat:
         raise
@@ -166,15 +181,15 @@ def refreshed(layout: Layout, served: Found, *, saw: Callable[[Pointer], None]) 
     if stored is None:
         return None if served.pointer.publishing != "legacy" else (yield from _legacy_refreshed(layout, served))
     assert isinstance(stored, StoredObject)
-    pointer = _parse(layout, stored)
+    pointer = parse_pointer(layout, stored)
     if pointer.sequence < served.pointer.sequence:
         return None  # a stale answer: what is served never goes backwards by itself (I9)
     saw(pointer)
     if pointer.publishing == "legacy":
-        return (yield from _opened((yield from _legacy(layout, pointer=pointer)), served))
+        return (yield from _opened((yield from legacy_manifest(layout, pointer=pointer)), served))
     if pointer.manifest_hash == served.manifest_hash and pointer.manifest_path == served.manifest_path:
         return replace(served, pointer=pointer, pointer_version=stored.version, skipped=())
-    found = yield from _load(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
+    found = yield from load_at(layout, pointer.manifest_path, pointer.manifest_hash, pointer, stored.version)
     return (yield from _opened(found, served))
 
 
@@ -193,15 +208,15 @@ def _opened(found: Found, served: Found | None = None) -> Steps[Found]:
     return replace(found, resource=answer.resource)
 
 
-def _parse(layout: Layout, stored: StoredObject) -> Pointer:
+def parse_pointer(layout: Layout, stored: StoredObject) -> Pointer:
     return Pointer.decode(stored.data, key=layout.pointer_key, id_field=layout.id_field)
 
 
-def _load(
+def load_at(
     layout: Layout, path: str, expected_hash: str | None, pointer: Pointer | None, version: Version | None
 ) -> Steps[Found]:
     try:
-        stored = yield from _read(path)
+        stored = yield from read_record(path)
     except ObjectNotFound:
         raise CorruptRecord(path, "the manifest is missing") from None
     found_hash = content_hash(stored.data)
@@ -213,11 +228,11 @@ def _load(
     )
 
 
-def _legacy(layout: Layout, *, pointer: Pointer | None) -> Steps[Found]:
+def legacy_manifest(layout: Layout, *, pointer: Pointer | None) -> Steps[Found]:
     if layout.mirror_key is None:
         raise NotAChain(f"no {layout.name} chain here: {layout.pointer_key!r} does not exist")
     try:
-        stored = yield from _read(layout.mirror_key)
+        stored = yield from read_record(layout.mirror_key)
     except ObjectNotFound:
         raise NotAChain(
             f"no {layout.name} chain here: neither {layout.pointer_key!r} nor {layout.mirror_key!r} exists"
@@ -236,7 +251,7 @@ def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damage
     """Earlier snapshots of the history, newest first. A snapshot above the pointer was rolled back, and stays so."""
     skipped = [str(first)]
     tried = 0
-    moves = _moves_newest_first(layout, pointer)
+    moves = moves_in_steps(layout, pointer)
     while tried < attempts_max:
         try:
             move = yield from moves()
@@ -253,7 +268,7 @@ def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damage
             continue
         tried += 1
         try:
-            found = yield from _load(layout, move.manifest_path, move.manifest_hash, pointer, version)
+            found = yield from load_at(layout, move.manifest_path, move.manifest_hash, pointer, version)
             found = yield from _opened(found)
         except Damaged as error:
             skipped.append(str(error))
@@ -262,7 +277,7 @@ def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damage
     raise ReaderStateError(f"no readable snapshot after {tried} fallbacks; skipped: {'; '.join(skipped)}")
 
 
-def _moves_newest_first(layout: Layout, pointer: Pointer) -> Callable[[], Steps[Move | None]]:
+def moves_in_steps(layout: Layout, pointer: Pointer) -> Callable[[], Steps[Move | None]]:
     """Like `moves.moves_newest_first`, in steps: each call is one move, None after the oldest."""
     waiting = list(pointer.moves)
     segment = pointer.moves[0].sequence // MOVES_PER_SEGMENT - 1
@@ -272,7 +287,7 @@ def _moves_newest_first(layout: Layout, pointer: Pointer) -> Callable[[], Steps[
         if not waiting and segment >= 0:
             key = layout.moves_key(segment)
             try:
-                stored = yield from _read(key)
+                stored = yield from read_record(key)
             except ObjectNotFound:
                 raise CorruptRecord(key, "a segment of the move log is missing") from None
             waiting = list(MoveSegment.decode(stored.data, key=key, segment=segment).moves)
@@ -297,7 +312,7 @@ def _without_pointer(layout: Layout, first: CorruptRecord, attempts_max: int, se
         if tried > attempts_max:
             break
         try:
-            found = yield from _load(layout, key, witnessed.get(key), None, None)
+            found = yield from load_at(layout, key, witnessed.get(key), None, None)
             previous, parent = found.manifest.previous_manifest_path, found.manifest.parent_hash
             if previous is not None and parent is not None:
                 witnessed[previous] = parent
