@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ from tests.golden.make import GOLDEN, LEGACY, adopt_story, make, tell_story
 VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir() and path.name.startswith("v"))
 CURRENT = "v1"
 WITH_MIRROR = [name for name, layout in LAYOUTS.items() if layout.mirror_key is not None]
+
+
+def as_first_written(name: str) -> Layout:
+    """The layout as it was when these files were made: graph manifests did not say their version twice yet (G2)."""
+    layout = LAYOUTS[name]
+    return replace(layout, names=replace(layout.names, version_of=None))
 
 
 @pytest.fixture(params=VERSIONS)
@@ -128,7 +135,7 @@ def test_a_golden_collection_can_be_restored(collected: Chain) -> None:
 @pytest.mark.parametrize("name", list(LAYOUTS))
 def test_every_golden_record_is_written_back_byte_for_byte(name: str) -> None:
     """S9: reading a record of this format and writing it again changes nothing, for each kind of record there is."""
-    handle = chain_on(MemoryStore(), LAYOUTS[name]).handle
+    handle = chain_on(MemoryStore(), as_first_written(name)).handle
     files = files_of(GOLDEN / CURRENT / f"{name}-collected") | files_of(GOLDEN / CURRENT / name)
     again = {key: written for key, data in files.items() if (written := rewritten(handle, key, data)) is not None}
     assert {key: files[key] for key in again} == again
@@ -145,7 +152,7 @@ def test_every_golden_record_is_written_back_byte_for_byte(name: str) -> None:
 def test_the_story_is_still_written_byte_for_byte(name: str) -> None:
     """S7, S8, S9: told again, the same story leaves the same objects at the same keys, byte for byte."""
     store = MemoryStore()
-    tell_story(store, LAYOUTS[name])
+    tell_story(store, as_first_written(name))
     told = everything(store)
     golden = files_of(GOLDEN / CURRENT / name)
     assert sorted(told) == sorted(golden)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.chain import Chain, Layout, domain_layout, graph_layout, kv_layout, layout_named, orchestration_layout
-from holdfast.chain.layout import DOMAINS, ManifestKey
+from holdfast.chain.layout import DOMAINS, ManifestKey, SegmentKey
 from holdfast.errors import BadInput
 from holdfast.storage.keys import check_key
 from tests.chain.publishing import LAYOUTS, ChainFactory, keys_below, publish_one
@@ -158,6 +158,54 @@ def test_kv_keys_grow_even_while_the_clock_goes_back(chain_factory: ChainFactory
 def test_a_segment_key_reads_back(layout: Layout, segment: int) -> None:
     """S6: the layout parses what it spells, segments of the log included."""
     assert layout.parse_moves_key(layout.moves_key(segment)) == segment
+
+
+def test_the_segments_of_a_graph_are_where_the_contract_says() -> None:
+    """G1: segments, parts and the record of their numbers have these very keys, with more digits where needed."""
+    layout = graph_layout()
+    assert layout.segment_key(7, "nodes") == "segments/seg_000007_nodes.seg"
+    assert layout.segment_key(1234567, "edges") == "segments/seg_1234567_edges.seg"
+    assert layout.segment_part_key(7) == "segments/parts/part_000007.json"
+    assert layout.segment_ids_key == "segment_ids.json"
+
+
+@given(st.integers(min_value=0, max_value=10**12), st.sampled_from(["nodes", "edges"]))
+def test_a_graph_segments_key_reads_back(segment_id: int, kind: str) -> None:
+    """G1, S6: the layout parses what it spells."""
+    layout = graph_layout()
+    key = check_key(layout.segment_key(segment_id, kind))
+    assert layout.parse_segment_key(key) == SegmentKey(segment_id=segment_id, kind=kind)
+    assert layout.parse_segment_part_key(key) is None
+    part = check_key(layout.segment_part_key(segment_id))
+    assert layout.parse_segment_part_key(part) == segment_id
+    assert layout.parse_segment_key(part) is None
+
+
+@given(st.text(max_size=40))
+@example("seg_0000007_nodes.seg")
+@example("seg_7_nodes.seg")
+@example("seg_000007_odd.seg")
+@example("seg_000007_nodes")
+@example("seg_٠٠٠٠٠٧_nodes.seg")
+@example("seg_-00007_nodes.seg")
+@example("parts/part_7.json")
+@example("parts/part_000007")
+def test_no_other_spelling_is_taken_for_a_segment_of_a_graph(tail: str) -> None:
+    """G1, S6: a key that parses is exactly the key that would be spelled."""
+    layout = graph_layout()
+    key = f"segments/{tail}"
+    parsed = layout.parse_segment_key(key)
+    assert parsed is None or layout.segment_key(parsed.segment_id, parsed.kind) == key
+    part = layout.parse_segment_part_key(key)
+    assert part is None or layout.segment_part_key(part) == key
+
+
+def test_a_segment_of_no_kind_or_number_is_refused() -> None:
+    """G3: the kind of a segment is stated, and one of those there are."""
+    with pytest.raises(BadInput, match="nodes or edges"):
+        graph_layout().segment_key(7, "odd")
+    with pytest.raises(BadInput, match="not negative"):
+        graph_layout().segment_key(-7, "nodes")
 
 
 @given(st.text(max_size=140))

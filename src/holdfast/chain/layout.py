@@ -21,6 +21,7 @@ __all__ = [
     "DOMAINS",
     "Layout",
     "ManifestKey",
+    "SegmentKey",
     "domain_layout",
     "graph_layout",
     "kv_layout",
@@ -34,6 +35,9 @@ ROOT_MANIFEST_KEY = "manifests/root.manifest.json"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"[0-9]+")
+_SEGMENT_DIGITS = 6
+_GRAPH_MANIFESTS, _GRAPH_DIGITS = "manifests", 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,14 @@ class ManifestKey:
     manifest_id: int | None
     published_at: datetime | None
     run_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentKey:
+    """What a segment's key tells without reading it."""
+
+    segment_id: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +114,8 @@ class Layout:
                 return ManifestKey(manifest_id=None, published_at=parse_time(moment), run_id=run_id)
             except ValueError:
                 return None
-        digits, _, extension = tail.partition(".")
-        if extension != "json" or not (digits.isascii() and digits.isdigit()):
-            return None
-        return ManifestKey(manifest_id=int(digits), published_at=None, run_id=None)
+        number = _parse_number(tail, head="", tail=".json")
+        return None if number is None else ManifestKey(manifest_id=number, published_at=None, run_id=None)
 
     def ref_of(self, manifest_path: str) -> str:
         """The short name people use for a snapshot: `00000000000000000007`, `000007`, `2026-…Z_run_id=…`."""
@@ -182,6 +192,35 @@ class Layout:
     def artifact_key(self, run_id: str, attempt: str, name: str) -> str:
         return f"{self.run_artifact_prefix(run_id, attempt)}/{name}"
 
+    # -- segments of a graph: their keys are made from numbers that are never used twice (`numbering.py`) --------------
+
+    @property
+    def segment_ids_key(self) -> str:
+        """The record of the numbers that were given to segments and parts (G10)."""
+        return f"{self.record_prefix}segment_ids.json"
+
+    def segment_key(self, segment_id: int, kind: str) -> str:
+        """Where segment `segment_id` of this kind (`nodes`, `edges`) is (G1)."""
+        if kind not in self.names.lists:
+            raise BadInput(f"{kind!r} is no kind of segment; use {' or '.join(self.names.lists)}")
+        return f"{self.artifact_prefixes[0]}/seg_{_spell_number(segment_id)}_{kind}.seg"
+
+    def parse_segment_key(self, key: str) -> SegmentKey | None:
+        """None for a key that is no segment of this chain: another spelling of one is none either."""
+        stem, _, kind = key.removesuffix(".seg").rpartition("_")
+        number = _parse_number(stem, head=f"{self.artifact_prefixes[0]}/seg_", tail="")
+        if number is None or kind not in self.names.lists or key != self.segment_key(number, kind):
+            return None
+        return SegmentKey(segment_id=number, kind=kind)
+
+    def segment_part_key(self, part_id: int) -> str:
+        """Where part `part_id` of a large manifest is (G19): a list of segments, beside them."""
+        return f"{self.artifact_prefixes[0]}/parts/part_{_spell_number(part_id)}.json"
+
+    def parse_segment_part_key(self, key: str) -> int | None:
+        number = _parse_number(key, head=f"{self.artifact_prefixes[0]}/parts/part_", tail=".json")
+        return number if number is not None and key == self.segment_part_key(number) else None
+
 
 def check_run_id(run_id: str) -> str:
     """A run id becomes part of keys, so it is plain text without separators."""
@@ -190,6 +229,24 @@ def check_run_id(run_id: str) -> str:
             f"run id {run_id!r}: use 1 to 128 letters, digits, or . _ @ + -, starting with a letter or digit"
         )
     return run_id
+
+
+def _spell_number(number: int) -> str:
+    if number < 0:
+        raise BadInput(f"{number} is no number of a segment; they are whole and not negative")
+    return f"{number:0{_SEGMENT_DIGITS}d}"
+
+
+def _parse_number(key: str, *, head: str, tail: str) -> int | None:
+    """The number between what a key begins and ends with. Whether it is spelled as it should be is not asked here."""
+    digits = key.removeprefix(head).removesuffix(tail)
+    return int(digits) if key == f"{head}{digits}{tail}" and _NUMBER.fullmatch(digits) else None
+
+
+def _graph_version(key: str) -> int | None:
+    """The version that a graph manifest's key names; None if it is no such key. Named in `ArtifactNames`."""
+    number = _parse_number(key, head=f"{_GRAPH_MANIFESTS}/", tail=".json")
+    return number if number is not None and key == f"{_GRAPH_MANIFESTS}/{number:0{_GRAPH_DIGITS}d}.json" else None
 
 
 def is_below(key: str, claim: str) -> bool:
@@ -249,12 +306,12 @@ def graph_layout() -> Layout:
     return Layout(
         name="graph",
         pointer_key="current.json",
-        manifest_prefix="manifests",
+        manifest_prefix=_GRAPH_MANIFESTS,
         artifact_prefixes=("segments",),
         first_id=1,
         id_field=PointerIdField(name="version", as_number=True),
-        names=ArtifactNames(lists=lists, path="file_path", row_count="record_count"),
-        id_digits=6,
+        names=ArtifactNames(lists=lists, path="file_path", row_count="record_count", version_of=_graph_version),
+        id_digits=_GRAPH_DIGITS,
     )
 
 

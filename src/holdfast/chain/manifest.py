@@ -8,7 +8,7 @@ the layout says which, so that one protocol serves four spellings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -30,6 +30,9 @@ class ArtifactNames:
     """Artifact kind → name of the manifest's list. The first kind is what a list without kinds holds."""
     path: str = "path"
     row_count: str = "row_count"
+    version_of: Callable[[str], int | None] | None = None
+    """The version that a manifest's key names, in a layout whose manifests also say `version`, `created_at` and
+    `parent_version` (G2). None where they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +184,20 @@ class Manifest:
             "counters": dict(self.counters),
             "inputs": [pin.to_json() for pin in self.inputs],
         }
-        record |= self._spelled_artifacts(names)
-        return encode_record(record | dict(self.payload))
+        stated = self._stated(names)
+        lists = self._spelled_artifacts(names)
+        taken = {*lists, *(_STATED if stated else ())} & set(self.payload)
+        if taken:
+            raise BadInput(f"payload may not use the manifest's own field {min(taken)!r}")
+        return encode_record(record | stated | lists | dict(self.payload))
+
+    def _stated(self, names: ArtifactNames) -> Json:
+        """What a graph manifest says a second time, in the words of its model (G2)."""
+        if names.version_of is None:
+            return {}
+        stated: Json = {"version": self.manifest_id, "created_at": max(1, int(self.published_at.timestamp()))}
+        parent = None if self.previous_manifest_path is None else names.version_of(self.previous_manifest_path)
+        return stated if parent is None else {**stated, "parent_version": parent}
 
     def _spelled_artifacts(self, names: ArtifactNames) -> Json:
         """The artifact lists, in one pass. Nothing may get lost on the way, nor take the place of a field."""
@@ -199,9 +214,6 @@ class Manifest:
                     f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}"
                 )
             lists[list_name].append(artifact.to_json(names))
-        taken = set(lists) & set(self.payload)
-        if taken:
-            raise BadInput(f"payload may not use the manifest's own field {min(taken)!r}")
         return dict(lists)
 
     @classmethod
@@ -213,11 +225,12 @@ class Manifest:
     def from_fields(cls, fields: Fields, *, names: ArtifactNames) -> Manifest:
         """The same, of a record that was parsed already."""
         fields.check_format("manifest")
+        found = {name: fields.optional_number(name) for name in (_STATED if names.version_of else ())}
         artifacts: list[Artifact] = []
         for kind, list_name in names.lists.items():
             artifacts += fields.records(list_name, partial(Artifact.from_fields, names=names, kind=kind))
         try:
-            return cls(
+            manifest = cls(
                 manifest_id=_manifest_id(fields),
                 epoch=fields.number("epoch"),
                 fencing_token=fields.number("fencing_token"),
@@ -235,8 +248,23 @@ class Manifest:
             )
         except BadInput as error:
             raise CorruptRecord(fields.key, str(error)) from None
+        manifest._check_stated(found, key=fields.key, names=names)
+        return manifest
+
+    def _check_stated(self, found: Mapping[str, int | None], *, key: str, names: ArtifactNames) -> None:
+        """What it says twice agrees, with each other and with the key it is at (G9). Older ones say it once."""
+        if names.version_of is None:
+            return
+        at = names.version_of(key)
+        if at is not None and at != self.manifest_id:
+            raise CorruptRecord(key, f"it is the manifest of version {self.manifest_id}, not of version {at}")
+        stated = self._stated(names)
+        for name, value in found.items():
+            if value is not None and (value != stated.get(name) or value < 1):
+                raise CorruptRecord(key, f"field {name!r} is {value}, but its other fields say {stated.get(name)}")
 
 
+_STATED = ("version", "created_at", "parent_version")
 _OWN_FIELDS = frozenset({"format", *Manifest.__dataclass_fields__} - {"artifacts", "payload", "legacy"})
 
 
