@@ -18,7 +18,21 @@ from bench.peers import have_peers
 from bench.places import scratch
 from bench.report import Report, render, to_json
 
-BENCHMARKS = ("commit_durable", "commit_memory_disk", "commit_growth", "history", "requests", "stores", "sql_chains")
+BENCHMARKS = (
+    "commit_durable",
+    "commit_memory_disk",
+    "commit_growth",
+    "history",
+    "requests",
+    "stores",
+    "sql_chains",
+    "kv_build",
+    "kv_formats",
+    "kv_lookups",
+    "kv_direct",
+    "kv_open",
+    "kv_update",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

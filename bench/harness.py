@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Samples", "Settings", "cpu_time", "exponent", "interleave", "stopwatch", "timed"]
+__all__ = ["Samples", "Settings", "cpu_time", "cpu_timed", "exponent", "interleave", "stopwatch", "timed"]
 
 Action = Callable[[], Mapping[str, float]]
 """Does one round of work and says how many seconds each named part of it took."""
@@ -74,6 +74,13 @@ def timed(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def cpu_timed(work: Callable[[], object]) -> float:
+    """The processor seconds of one call, this process's threads together: for work that only computes, in turns."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def interleave(rounds: int, actions: Sequence[Action], *, warm_up: int = 1) -> dict[str, Samples]:

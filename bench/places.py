@@ -1,4 +1,4 @@
-"""Where the benchmarks write: a real disk for what is synced, a memory disk for what is not."""
+"""Where the benchmarks write: a real disk for what is synced, a memory disk for what is not, and an object store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["scratch"]
+from holdfast.testing.servers import ServerUnavailable, start_ministack
+
+__all__ = ["object_store", "scratch"]
 
 _MEMORY_DISKS = (Path("/dev/shm"), Path("/run/shm"))
 
@@ -25,3 +27,22 @@ def scratch(on_disk: Path) -> Iterator[tuple[Path, Path]]:
     finally:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def object_store(folder: Path) -> Iterator[str | None]:
+    """The URL of an empty bucket on an S3 server of this machine; None where the server is not installed."""
+    try:
+        server = start_ministack(folder)
+    except ServerUnavailable:
+        yield None
+        return
+    before = dict(os.environ)
+    os.environ |= server.environment
+    try:
+        server.create_bucket("bench")
+        yield "s3://bench"
+    finally:
+        server.stop()
+        os.environ.clear()
+        os.environ |= before

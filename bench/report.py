@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-__all__ = ["Report", "Target", "duration", "ratio", "render", "to_json"]
+__all__ = ["Report", "Target", "duration", "rate", "ratio", "render", "to_json"]
 
 WIDTH_MAX = 100
 
@@ -48,6 +48,14 @@ def duration(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}" if seconds / scale < 100 else f"{seconds / scale:.0f} {unit}"
     return f"{seconds / 1e-9:.0f} ns"
+
+
+def rate(per_second: float) -> str:
+    """Three digits, thousands or millions."""
+    for unit, scale in (("M", 1e6), ("k", 1e3)):
+        if per_second >= scale:
+            return f"{per_second / scale:.3g}{unit}"
+    return f"{per_second:.0f}"
 
 
 def ratio(value: float) -> str:
