@@ -195,18 +195,13 @@ class Expression:
             case ast.Name(id=name):
                 return columns[name]
             case ast.UnaryOp(operand=operand):
-                return f"(-{self._sql(operand, columns)})"
+                return _with([self._sql(operand, columns)], _NEGATED)
             case ast.BinOp(left=left, op=op, right=right):
-                a, b = self._sql(left, columns), self._sql(right, columns)
-                match _OPERATORS[type(op)]:
-                    case "%":
-                        return f"pmod({a}, {b})"
-                    case "//":
-                        return f"(({a} - pmod({a}, {b})) div {b})"
-                    case sign:
-                        return f"({a} {sign} {b})"
+                return _with([self._sql(left, columns), self._sql(right, columns)], _SQL[_OPERATORS[type(op)]])
             case ast.Call(func=ast.Name(id="length"), args=[ast.Name(id=name)]):
                 return f"CAST(octet_length({columns[name]}) AS BIGINT)"
+            case ast.Call(func=ast.Name(id="abs"), args=[argument]):
+                return _with([self._sql(argument, columns)], _ABSOLUTE)
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return f"{name}({', '.join(self._sql(argument, columns) for argument in arguments)})"
             case _:
@@ -216,3 +211,28 @@ class Expression:
 def _as_numbers(array: pa.Array) -> Numbers:
     found: Numbers = array.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
+
+
+_INLINE_MAX = 200
+_LEAST = "(-9223372036854775807L - 1L)"
+# Spark may be set to refuse numbers that leave 64 bits; readers wrap around. So the SQL wraps around by itself.
+_NEGATED = f"CASE WHEN {{0}} = {_LEAST} THEN {{0}} ELSE -{{0}} END"
+_ABSOLUTE = f"CASE WHEN {{0}} = {_LEAST} THEN {{0}} ELSE abs({{0}}) END"
+_SQL: Mapping[str, str] = {
+    "+": f"coalesce(try_add({{0}}, {{1}}), ({{0}} ^ {_LEAST}) + ({{1}} ^ {_LEAST}))",
+    "-": f"coalesce(try_subtract({{0}}, {{1}}), ({{0}} ^ {_LEAST}) - ({{1}} ^ {_LEAST}))",
+    "*": "coalesce(try_multiply({0}, {1}), CAST("
+    "pmod(CAST({0} AS DECIMAL(19, 0)) * CAST({1} AS DECIMAL(19, 0)) + 9223372036854775808BD, 18446744073709551616BD)"
+    " - 9223372036854775808BD AS BIGINT))",
+    "%": "pmod({0}, {1})",
+    "//": "({0} div {1}) - CASE WHEN {0} < 0L AND pmod({0}, {1}) <> 0L THEN 1L ELSE 0L END",
+}
+
+
+def _with(operands: list[str], template: str) -> str:
+    """A template around operands. Long ones are given a name first: each level would otherwise double the text."""
+    if sum(map(len, operands)) <= _INLINE_MAX:
+        return "(" + template.format(*operands) + ")"
+    named = ", ".join(f"'p{index}', {operand}" for index, operand in enumerate(operands))
+    body = template.format(*(f"x.p{index}" for index in range(len(operands))))
+    return f"transform(array(named_struct({named})), x -> {body})[0]"
