@@ -31,7 +31,7 @@ from holdfast.spark.progress import ProgressTold, Watch, is_connect
 from holdfast.spark.shard_task import RECEIPT_SCHEMA, ShardTask
 from holdfast.spark.source import Source, row_bytes_sql
 
-__all__ = ["Written", "publish_kv", "run_tasks"]
+__all__ = ["Written", "chain_at", "publish_kv", "run_tasks"]
 
 _log = logging.getLogger("holdfast.spark")
 _SKEW_WARN = 2.0
@@ -62,9 +62,7 @@ def publish_kv(
     Give the number of `shards`, or how many rows or bytes one should have: then the DataFrame is cached while it is
     counted, so that its source is read once. Route by `bounds` or by the expression `route` instead of the hash.
     """
-    chain = open_chain(place, layout="kv") if isinstance(place, str) else place
-    if chain.store.url.startswith("memory:"):
-        raise BadInput("executors are other processes and cannot write to memory://; use file:// or a bucket")
+    chain = chain_at(place)
     rule = OnDuplicate.parse(on_duplicate)
     if value not in ValueKind.__members__.values():
         raise BadInput(f"value {value!r}: use {', '.join(ValueKind)}")
@@ -93,6 +91,14 @@ def publish_kv(
         )
     _warn_about_skew(published)
     return published
+
+
+def chain_at(place: str | Chain) -> Chain:
+    """The data set to build; BadInput if executors cannot reach it."""
+    chain = open_chain(place, layout="kv") if isinstance(place, str) else place
+    if chain.store.url.startswith("memory:"):
+        raise BadInput("executors are other processes and cannot write to memory://; use file:// or a bucket")
+    return chain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,15 +135,15 @@ def run_tasks(
     if failures:
         raise min(failures, key=lambda one: one.shard).error()
     if len(receipts) < routing.shard_count:
-        receipts = _without_rows(source, receipts, routing.shard_count)
+        receipts = _without_rows(source, receipts, task, routing.shard_count)
     return Written(receipts=receipts, peak_memory_bytes=peak)
 
 
-def _without_rows(source: Source, receipts: list[ShardReceipt], count: int) -> list[ShardReceipt]:
+def _without_rows(source: Source, receipts: list[ShardReceipt], task: ShardTask, count: int) -> list[ShardReceipt]:
     """Spark leaves out partitions, and so receipts, where it knows that there are no rows at all. Make sure of it."""
     if any(receipt.shard is not None or receipt.report for receipt in receipts) or not source.frame.isEmpty():
         raise BuildFailed(f"nothing was published: Spark ran {len(receipts)} tasks for {count} shards; run it again")
-    return [ShardReceipt(number=number) for number in range(count)]
+    return [task.without_rows(number) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from holdfast.kv.shard_writer import SortedRows
 from holdfast.spark.failures import Failure, ShardFailed
 from holdfast.spark.progress import Tally
 
-__all__ = ["RECEIPT_SCHEMA", "ShardTask"]
+__all__ = ["RECEIPT_SCHEMA", "CheckedRows", "ShardTask"]
 
 RECEIPT_SCHEMA = "receipt binary, failure binary, peak_memory_bytes bigint"
 _RECEIPT_ARROW = pa.schema([("receipt", pa.binary()), ("failure", pa.binary()), ("peak_memory_bytes", pa.int64())])
@@ -75,6 +75,10 @@ class ShardTask:
         if not rows.report:
             return receipt
         return ShardReceipt(number=number, report=rows.report + receipt.report)
+
+    def without_rows(self, number: int) -> ShardReceipt:
+        """What becomes of a shard for which Spark has no rows, and so no task."""
+        return ShardReceipt(number=number)
 
 
 class CheckedRows:

@@ -27,7 +27,7 @@ from holdfast.spark.key_sql import canonical_sql, check_key_type, hash_sql, rout
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["HASH_COLUMN", "ORDER_COLUMN", "Source", "arrow_schema"]
+__all__ = ["HASH_COLUMN", "ORDER_COLUMN", "Source", "arrow_schema", "check_frame"]
 
 HASH_COLUMN = "h"
 ORDER_COLUMN = "o"
@@ -57,10 +57,7 @@ class Source:
         on_duplicate: OnDuplicate,
     ) -> Source:
         """A DataFrame's rows with their hashes; BadInput if its columns do not fit."""
-        if not hasattr(df, "repartitionById"):
-            raise BadInput("this Spark is older than 4.1, which builds need; upgrade pyspark and the cluster")
-        if df.isStreaming:
-            raise BadInput("a streaming DataFrame has no end: publish each micro-batch with writeStream.foreachBatch")
+        check_frame(df)
         found = df.schema
         arrow = arrow_schema(found)
         schema = KeySchema.from_arrow(arrow, key, key_types)
@@ -107,6 +104,14 @@ class Source:
             return parts.sortWithinPartitions(HASH_COLUMN, ORDER_COLUMN).drop(ORDER_COLUMN)
         except PySparkException as error:
             raise BadInput(f"Spark cannot order these rows: {str(error).splitlines()[0]}") from error
+
+
+def check_frame(df: DataFrame) -> None:
+    """BadInput unless a build can read this DataFrame."""
+    if not hasattr(df, "repartitionById"):
+        raise BadInput("this Spark is older than 4.1, which builds need; upgrade pyspark and the cluster")
+    if df.isStreaming:
+        raise BadInput("a streaming DataFrame has no end: publish each micro-batch with writeStream.foreachBatch")
 
 
 def arrow_schema(found: StructType) -> pa.Schema:
