@@ -13,8 +13,12 @@ from holdfast import errors
 from holdfast.cli.failures import exit_code
 from tests.cli.support import DataSet, Program, environment
 
-CODES = {"BadInput": 2, "NotFound": 3, "Conflict": 4, "Fenced": 5, "Damaged": 6, "StoreError": 7}
-ARGUMENTS: dict[str, tuple[object, ...]] = {"StaleFencingToken": (2, 1), "CorruptRecord": ("key", "why")}
+CODES = {"BadInput": 2, "NotFound": 3, "Conflict": 4, "Fenced": 5, "Damaged": 6, "StoreError": 7, "BuildFailed": 8}
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "StaleFencingToken": (2, 1),
+    "CorruptRecord": ("key", "why"),
+    "CorruptShard": ("key", "why"),
+}
 
 
 @pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "HoldfastError"])

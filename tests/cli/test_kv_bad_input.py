@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.cli.config import Settings, load_settings
 from holdfast.errors import BadInput
+from holdfast.kv import ShardedReader
 from tests.cli.kv_data import make_users, shard_files
 from tests.cli.support import DataSet, Program, environment
 
@@ -60,7 +62,7 @@ def test_a_damaged_shard_is_exit_code_six_and_nothing_of_it_is_printed(
             path.unlink()
         else:
             data = path.read_bytes()
-            path.write_bytes(data[:-100] if damage == "cut" else bytes(byte ^ 0x55 for byte in data))
+            path.write_bytes(data[:64] if damage == "cut" else bytes(byte ^ 0x55 for byte in data))
     says = holdfast.fails(words[0], people, *words[1:], how, code=6)
     assert "holdfast verify" in says
 
@@ -76,6 +78,15 @@ def test_a_damaged_visible_snapshot_is_not_replaced_by_an_older_one(holdfast: Pr
 
 def test_a_cache_that_cannot_be_one_is_refused(holdfast: Program, people: DataSet, tmp_path: Path) -> None:
     assert "--direct keeps no files" in holdfast.fails("get", people, "3", "--direct", "--cache", tmp_path, code=2)
+    (tmp_path / "taken").write_text("")
+    assert "is a file" in holdfast.fails("get", people, "3", "--cache", tmp_path / "taken", code=2)
+
+
+def test_a_cache_that_does_not_exist_is_made_when_it_is_needed(
+    holdfast: Program, people: DataSet, tmp_path: Path
+) -> None:
+    """K22: a missing folder for --cache is no error."""
+    assert "Barbara" in holdfast("get", people, "3", "--cache", tmp_path / "a" / "b").out
 
 
 @pytest.mark.parametrize(
@@ -113,3 +124,40 @@ def test_help_and_history_start_without_arrow(people: DataSet) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60, env=environment()
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "flags, variable, file, used",
+    [
+        pytest.param((), None, None, "cache", id="files of this machine are mapped"),
+        pytest.param((), None, "direct", "direct", id="file"),
+        pytest.param((), "cached", "direct", "cache", id="environment before file"),
+        pytest.param(("--direct",), "cached", "cached", "direct", id="flag before environment"),
+        pytest.param(("--cache", "kept"), "direct", "direct", "cache", id="a cache is for reading cached"),
+    ],
+)
+def test_a_flag_decides_how_to_read_before_the_environment_and_that_before_the_file(
+    holdfast: Program,
+    people: DataSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: tuple[str, ...],
+    variable: str | None,
+    file: str | None,
+    used: str,
+) -> None:
+    """K24: flags, environment, holdfast.toml, in that order, for `--direct` and `--cached`."""
+    modes = []
+
+    def opened(*args: Any, **options: Any) -> ShardedReader:
+        modes.append(options["mode"])
+        return opening(*args, **options)
+
+    opening = ShardedReader.open
+    monkeypatch.setattr(ShardedReader, "open", opened)
+    if file is not None:
+        (tmp_path / "holdfast.toml").write_text(f'mode = "{file}"\n')
+    if variable is not None:
+        monkeypatch.setenv("HOLDFAST_MODE", variable)
+    assert "Barbara" in holdfast("get", people, "3", *flags).out
+    assert modes == [used]

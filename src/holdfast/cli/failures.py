@@ -4,6 +4,7 @@
     1  a failure nobody foresaw         5  this writer has lost its right (Fenced)
     2  bad input                        6  what is stored is damaged (Damaged), or `verify` found a break
     3  not found                        7  the store did not answer or cannot be used (StoreError)
+                                        8  a build stopped, and nothing was published (BuildFailed)
 
 `HOLDFAST_DEBUG=1` adds the traceback.
 """
@@ -17,7 +18,7 @@ import traceback
 
 import click
 
-from holdfast.errors import BadInput, Conflict, Damaged, Fenced, HoldfastError, NotFound, StoreError
+from holdfast.errors import BadInput, BuildFailed, Conflict, Damaged, Fenced, HoldfastError, NotFound, StoreError
 
 __all__ = ["EXIT_DAMAGED", "EXIT_NOT_FOUND", "exit_code", "failure_text", "report"]
 
@@ -33,6 +34,7 @@ _CODES: dict[type[HoldfastError], int] = {
     Fenced: 5,
     Damaged: EXIT_DAMAGED,
     StoreError: 7,
+    BuildFailed: 8,
 }
 
 

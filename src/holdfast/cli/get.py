@@ -42,7 +42,7 @@ def command(
     """Look up one key of a key-value data set.
 
     The parts of a composite key are separated by commas. Bytes are typed as text or as 0x and hex, dates as 2026-11-15.
-    The exit code is 3 if the key is not there, and 6 if its shard is damaged.
+    Text that begins with - goes behind --. The exit code is 3 if the key is not there, and 6 if its shard is damaged.
 
     JSON: ref, key, shard, found, value (bytes as {"base64": ...}; dates, UUIDs and decimals as text).
 

@@ -32,7 +32,7 @@ _COLUMNS_MAX = 40
 @url_argument
 @where_options
 def command(url: str | None, ref: str | None, offset: int | None, layout: str | None, as_json: bool) -> None:
-    """Describe one snapshot of a key-value data set: its age, size, shards, key and columns.
+    """Describe a key-value data set: age, size, shards, columns.
 
     Nothing is downloaded but the manifest.
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,8 +51,8 @@ def reading_options(function: _F) -> _F:
     return click.option(
         "--direct/--cached",
         default=None,
-        help="Fetch only the ranges that are needed, or whole files to keep and map; HOLDFAST_MODE. "
-        "Files of this machine are mapped where they are; of a remote store ranges are fetched.",
+        help="Fetch only the ranges that are needed, or whole files to keep and map; HOLDFAST_MODE. If not given: "
+        "files of this machine are mapped where they are, and of a remote store ranges are fetched.",
     )(function)
 
 
@@ -87,7 +88,7 @@ class KvCommand(click.Command):
         if ctx.find_object(Session) is None:
             super().format_help_text(ctx, formatter)
             return
-        words = (self.help or "").partition("\b")[0].strip()
+        words = cleandoc(self.help or "").partition("\b")[0].strip()
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(words)
@@ -97,7 +98,9 @@ class KvCommand(click.Command):
         records = [
             record
             for option in self.get_params(ctx)
-            if not (at_prompt and option.name == "layout") and (record := option.get_help_record(ctx)) is not None
+            if isinstance(option, click.Option)
+            and not (at_prompt and option.name == "layout")
+            and (record := option.get_help_record(ctx)) is not None
         ]
         with formatter.section("Options"):
             formatter.write_dl(records)

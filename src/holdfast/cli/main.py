@@ -65,7 +65,7 @@ def cli(context: click.Context) -> None:
     HOLDFAST_* (BY, RETENTION, GRACE, MODE, CACHE too), and those before the file.
 
     Exit codes: 0 done, 2 bad input, 3 not found, 4 somebody else was first, 5 writer fenced off, 6 damage found, 7
-    store failed.
+    store failed, 8 build failed.
 
     \b
     Examples:

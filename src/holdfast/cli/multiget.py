@@ -42,10 +42,13 @@ def command(
     layout: str | None,
     as_json: bool,
 ) -> None:
-    """Look up several keys of a key-value data set at once, in the order given.
+    """Look up several keys at once.
 
-    Keys are typed as for `get`. Where a chain is configured, the first word is a URL only if it has a scheme, such as
-    s3://, or begins with /, ./, ../ or ~. The exit code is 3 if any key is not there; what was found is printed.
+    Keys are typed as for `get`, and answered in their order. The exit code is 3 if any of them is not there; what was
+    found is printed all the same.
+
+    Where a chain is configured, the first word is a URL only if it has a scheme, such as s3://, or begins with /, ./,
+    ../ or ~.
 
     JSON: ref, rows (key, found, value), found_count, missing_count.
 

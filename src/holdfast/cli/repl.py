@@ -11,7 +11,7 @@ import click
 from holdfast.cli.call import url_argument
 from holdfast.cli.failures import exit_code, failure_text
 from holdfast.cli.kv import Look, reading_options, where_options
-from holdfast.cli.output import View
+from holdfast.cli.output import Line, View
 from holdfast.cli.prompt import Prompt
 from holdfast.cli.repl_commands import prompt_commands, served_line
 from holdfast.cli.session import Session
@@ -72,7 +72,8 @@ def command(
 def _talk(session: Session) -> None:
     """With a person, who sees what failed."""
     if not session.as_json:
-        sys.stdout.write(f"{served_line(session)}\n`help` lists the commands, Ctrl-D leaves.\n")
+        hello = [Line(served_line(session)), Line("`help` lists the commands, Ctrl-D leaves.")]
+        session.output(as_json=False).show(View(data={}, parts=hello))
     with Prompt(prompt_commands) as prompt:
         while not session.ended and (line := prompt.read(_label(session))) is not None:
             _run(session, line)

@@ -17,9 +17,9 @@ __all__ = ["command"]
 @click.argument("words", nargs=-1, metavar="[URL] KEY")
 @where_options
 def command(words: tuple[str, ...], ref: str | None, offset: int | None, layout: str | None, as_json: bool) -> None:
-    """Say which shard a key belongs to, whether or not the key is there.
+    """Say which shard a key belongs to.
 
-    Nothing is downloaded but the manifest. A shard without rows has no file.
+    Whether or not the key is there: nothing is downloaded but the manifest. A shard without rows has no file.
 
     JSON: ref, key, shard, shard_count, routing, empty, path, row_count, byte_size.
 

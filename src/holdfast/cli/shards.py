@@ -35,9 +35,10 @@ _COLUMNS = (
 def command(
     url: str | None, limit: int, ref: str | None, offset: int | None, layout: str | None, as_json: bool
 ) -> None:
-    """List the shards of a key-value data set: what each holds, who wrote it, and where it is.
+    """List the shards of a key-value data set.
 
-    A shard without rows has no file. Nothing is downloaded but the manifest.
+    With rows, size, smallest and largest key, who wrote it and where it is. A shard without rows has no file. Nothing
+    is downloaded but the manifest.
 
     JSON: ref, shards (shard, empty, row_count, byte_size, min_key, max_key, writer, path, checksum), always all.
 
