@@ -1,0 +1,76 @@
+"""What is there once newer segments have hidden what older ones say (G16). Arrays only: no Python per record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.graph.segment import segment_schema
+
+__all__ = ["edge_numbers", "live_edges", "live_nodes", "newest"]
+
+Indices = npt.NDArray[np.int64]
+
+
+def live_nodes(tables: Sequence[pa.Table], *, keep_tombstones: bool = False) -> pa.Table:
+    """The nodes that are there, in the order of their ids; `tables` are segments' rows, the oldest first."""
+    table = _joined(tables, "nodes")
+    if len(tables) > 1 or _any(table.column("tombstone")):
+        table = table.take(pa.array(newest(_codes(table.column("semantic_id")), table, keep_tombstones)))
+        table = table.sort_by("semantic_id")
+    return table
+
+
+def live_edges(tables: Sequence[pa.Table], *, keep_tombstones: bool = False) -> pa.Table:
+    """The same for edges, in the order of their segments."""
+    table = _joined(tables, "edges")
+    if len(tables) > 1 or _any(table.column("tombstone")):
+        table = table.take(pa.array(newest(edge_numbers(table), table, keep_tombstones)))
+    return table
+
+
+def newest(keys: Indices, table: pa.Table, keep_tombstones: bool) -> Indices:
+    """The rows that nothing newer hides, in their order."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = ordered[1:] != ordered[:-1]
+    rows: Indices = np.sort(order[last])
+    if keep_tombstones:
+        return rows
+    gone = table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False)
+    there: Indices = rows[~gone[rows]]
+    return there
+
+
+def edge_numbers(table: pa.Table) -> Indices:
+    """A number for each (source, target, type): the same for the same, and for no others."""
+    sources, targets, types = (_codes(table.column(name)) for name in ("source", "target", "type"))
+    spread_targets, spread_types = int(targets.max(initial=0)) + 1, int(types.max(initial=0)) + 1
+    assert (int(sources.max(initial=0)) + 1) * spread_targets * spread_types < 1 << 63, "too many edges for one process"
+    return (sources * spread_targets + targets) * spread_types + types
+
+
+def _codes(column: pa.ChunkedArray) -> Indices:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    whole = column.unify_dictionaries().combine_chunks()
+    codes: Indices = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _joined(tables: Sequence[pa.Table], kind: str) -> pa.Table:
+    schema = segment_schema("nodes" if kind == "nodes" else "edges")
+    if not tables:
+        return schema.empty_table()
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+
+
+def _any(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(column).as_py())

@@ -1,0 +1,380 @@
+"""A graph data set: versions of nodes and edges on any store, with everything a chain gives them (G8-G14).
+
+    store = GraphStore.create("file:///data/code-graph")
+    store.commit(nodes=nodes, edges=edges, why="first load")
+    store.replace_files(["src/app.py"], nodes=…, edges=…)
+    store.snapshot().node("src/app.py->FUNCTION->main")
+
+A store object is for one thread that writes; the snapshots it gives may be read by any number.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from holdfast.chain import (
+    Chain,
+    CollectionPlan,
+    CollectionRecord,
+    Committed,
+    Diff,
+    InputPin,
+    Manifest,
+    ManifestDraft,
+    ManifestRef,
+    Move,
+    Purged,
+    Superseded,
+    TaggedSnapshot,
+    Unknown,
+    chain_on,
+    graph_layout,
+)
+from holdfast.chain.numbering import reserve
+from holdfast.clock import Clock, Randomness
+from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound, StoreUnavailable
+from holdfast.fencing import KeepAlive, LockGuard
+from holdfast.graph.changes import Changes, plan_changes
+from holdfast.graph.merge import live_edges, live_nodes
+from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
+from holdfast.graph.segment import SegmentDescriptor, SegmentKind, encode_segment, read_segment
+from holdfast.graph.snapshot import GraphSnapshot
+from holdfast.graph.state import GraphState, check_unique, stats_of
+from holdfast.graph.view import LayeredView, SnapshotView
+from holdfast.storage.memory import MemoryStore
+from holdfast.storage.objects import ObjectStore
+from holdfast.storage.url import open_store
+
+__all__ = ["CommitResult", "GraphStore"]
+
+SNAPSHOTS_KEPT = 4
+"""How many versions a store object keeps in memory."""
+LAYERED_KEYS_MAX = 200_000
+"""Once later commits have named so many keys, the next writer reads the graph anew."""
+LOCK_TTL_S = 60.0
+IDS_AT_A_TIME = 32
+READERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What a commit did. Without any change there is no new version."""
+
+    version: int
+    committed: bool
+    changes: Changes
+
+
+class GraphStore:
+    """One graph data set."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._snapshots: OrderedDict[int, GraphSnapshot] = OrderedDict()
+        self._views: dict[int, LayeredView] = {}
+        self._free_ids: list[int] = []
+
+    @classmethod
+    def create(
+        cls,
+        place: str | ObjectStore,
+        *,
+        by: str | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> GraphStore:
+        """Make an empty graph (version 1) where there is none yet."""
+        store = _chain_at(place, by=by, clock=clock, randomness=randomness)
+        if store.handle.read_pointer() is not None:
+            raise AlreadyExists(store.layout.pointer_key)
+        graph = cls(store)
+        with graph._writing("create a graph") as guard:
+            graph._publish(guard, [], base=None, removed=(), tags={}, inputs=(), why="created")
+        return graph
+
+    @classmethod
+    def open(
+        cls,
+        place: str | ObjectStore,
+        *,
+        by: str | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> GraphStore:
+        """Open a graph that is there."""
+        chain = _chain_at(place, by=by, clock=clock, randomness=randomness)
+        if chain.handle.read_pointer() is None:
+            raise SnapshotNotFound(f"no graph at {chain.store.url!r}; `GraphStore.create` makes one")
+        return cls(chain)
+
+    @classmethod
+    def ephemeral(cls, *, clock: Clock | None = None, randomness: Randomness | None = None) -> GraphStore:
+        """A graph in memory only, by the same code."""
+        return cls.create(MemoryStore("ephemeral-graph"), clock=clock, randomness=randomness)
+
+    @property
+    def chain(self) -> Chain:
+        return self._chain
+
+    # -- versions ---------------------------------------------------------------------------------------------------
+
+    def current(self) -> int:
+        """The visible version: one read."""
+        found = self._chain.current()
+        assert found is not None
+        return found.manifest_id
+
+    def find(
+        self, *, version: int | None = None, tag: tuple[str, str] | None = None, at: datetime | None = None
+    ) -> Move:
+        """One version, by number, tag or time; the visible one if nothing is given."""
+        return self._chain.find(ref=None if version is None else str(version), tag=tag, at=at)
+
+    def load_manifest(
+        self, version: int | None = None, *, tag: tuple[str, str] | None = None, at: datetime | None = None
+    ) -> Manifest:
+        return self._chain.load_manifest(
+            self._chain.layout.ref_of(self.find(version=version, tag=tag, at=at).manifest_path)
+        )
+
+    def state(
+        self, version: int | None = None, *, tag: tuple[str, str] | None = None, at: datetime | None = None
+    ) -> GraphState:
+        """The segments of a version, checked."""
+        return self._state_of(self.load_manifest(version, tag=tag, at=at))
+
+    def _state_of(self, manifest: Manifest) -> GraphState:
+        return GraphState.of_manifest(manifest, manifest.artifacts)
+
+    def snapshot(
+        self, version: int | None = None, *, tag: tuple[str, str] | None = None, at: datetime | None = None
+    ) -> GraphSnapshot:
+        """A version in memory. It stays as it is while writers commit."""
+        manifest = self.load_manifest(version, tag=tag, at=at)
+        kept = self._snapshots.get(manifest.manifest_id)
+        if kept is None:
+            kept = self._load(self._state_of(manifest))
+            self._snapshots[manifest.manifest_id] = kept
+            while len(self._snapshots) > SNAPSHOTS_KEPT:
+                self._snapshots.popitem(last=False)
+        self._snapshots.move_to_end(manifest.manifest_id)
+        return kept
+
+    def _load(self, state: GraphState) -> GraphSnapshot:
+        nodes, edges = self.read_segments(state.nodes), self.read_segments(state.edges)
+        return GraphSnapshot(live_nodes(nodes), live_edges(edges), version=state.version)
+
+    def read_segments(self, segments: Sequence[SegmentDescriptor]) -> list[pa.Table]:
+        """The rows of some segments, several at a time."""
+        if len(segments) < 2:
+            return [read_segment(self._chain.store, segment) for segment in segments]
+        with ThreadPoolExecutor(READERS) as pool:
+            return list(pool.map(lambda segment: read_segment(self._chain.store, segment), segments))
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        *,
+        nodes: pa.Table | Sequence[Node] | None = None,
+        edges: pa.Table | Sequence[Edge] | None = None,
+        remove_nodes: Sequence[str] = (),
+        remove_edges: pa.Table | Sequence[Edge] | None = None,
+        dangling: str = "refuse",
+        tags: Mapping[str, str] | None = None,
+        inputs: Sequence[InputPin] = (),
+        why: str = "",
+    ) -> CommitResult:
+        """Put nodes and edges, take others away, and make that the next version."""
+        return self._change(
+            nodes=None if nodes is None else canonical_nodes(nodes),
+            edges=None if edges is None else canonical_edges(edges),
+            files=None,
+            remove_nodes=pa.array(list(remove_nodes), pa.string()),
+            remove_edges=None if remove_edges is None else canonical_edges(remove_edges),
+            dangling=dangling,
+            tags=tags,
+            inputs=inputs,
+            why=why,
+        )
+
+    def replace_files(
+        self,
+        files: Sequence[str],
+        *,
+        nodes: pa.Table | Sequence[Node] | None = None,
+        edges: pa.Table | Sequence[Edge] | None = None,
+        dangling: str = "refuse",
+        tags: Mapping[str, str] | None = None,
+        inputs: Sequence[InputPin] = (),
+        why: str = "",
+    ) -> CommitResult:
+        """Make these the whole contents of `files`; what was there and is not among them leaves (G15)."""
+        if not files:
+            raise BadInput("name at least one file to replace")
+        return self._change(
+            nodes=None if nodes is None else canonical_nodes(nodes),
+            edges=None if edges is None else canonical_edges(edges),
+            files=pa.array(list(files), pa.string()),
+            remove_nodes=None,
+            remove_edges=None,
+            dangling=dangling,
+            tags=tags,
+            inputs=inputs,
+            why=why or "replaced files",
+        )
+
+    def _change(
+        self,
+        *,
+        nodes: pa.Table | None,
+        edges: pa.Table | None,
+        files: pa.Array | None,
+        remove_nodes: pa.Array | None,
+        remove_edges: pa.Table | None,
+        dangling: str,
+        tags: Mapping[str, str] | None,
+        inputs: Sequence[InputPin],
+        why: str,
+    ) -> CommitResult:
+        with self._writing("commit to a graph") as guard:
+            base = self.load_manifest()
+            view = self._view(base)
+            changes = plan_changes(
+                view,
+                nodes=nodes,
+                edges=edges,
+                files=files,
+                remove_nodes=remove_nodes,
+                remove_edges=remove_edges,
+                dangling=dangling,
+            )
+            if not changes:
+                return CommitResult(version=base.manifest_id, committed=False, changes=changes)
+            added: list[tuple[SegmentKind, pa.Table, int]] = []
+            if len(changes.nodes):
+                added.append(("nodes", changes.nodes, changes.hidden_nodes))
+            if len(changes.edges):
+                added.append(("edges", changes.edges, changes.hidden_edges))
+            outcome = self._publish(guard, added, base=base, removed=(), tags=tags or {}, inputs=inputs, why=why)
+            self._remember(outcome.manifest.manifest_id, view, changes)
+            return CommitResult(version=outcome.manifest.manifest_id, committed=True, changes=changes)
+
+    def _remember(self, version: int, view: LayeredView, changes: Changes) -> None:
+        """What the next writer finds, where that is cheaper to tell than to read again."""
+        touched = view.touched + len(changes.nodes) + len(changes.edges)
+        self._views = {} if touched > LAYERED_KEYS_MAX else {version: view.with_changes(changes.nodes, changes.edges)}
+
+    def _view(self, base: Manifest) -> LayeredView:
+        """What is there now, for a writer: the version this object last wrote needs no reading again."""
+        known = self._views.get(base.manifest_id)
+        if known is None:
+            known = LayeredView(SnapshotView(self.snapshot(base.manifest_id)))
+            self._views = {base.manifest_id: known}
+        return known
+
+    def replace_segments(
+        self,
+        base: Manifest,
+        removed: Sequence[SegmentDescriptor],
+        added: Sequence[tuple[SegmentKind, pa.Table, int]],
+        *,
+        why: str,
+    ) -> Committed:
+        """Put other segments in the place of some: for compaction, which changes no answer."""
+        with self._writing("compact a graph") as guard:
+            return self._publish(guard, added, base=base, removed=removed, tags={}, inputs=(), why=why)
+
+    @contextmanager
+    def _writing(self, operation: str) -> Iterator[LockGuard]:
+        with (
+            self._chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard,
+            KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3),
+        ):
+            yield guard
+
+    def next_segment_id(self) -> int:
+        """A segment id that nobody else has or will ever get (G10)."""
+        if not self._free_ids:
+            self._free_ids = list(reserve(self._chain.handle, self._chain.layout.segment_ids_key, IDS_AT_A_TIME))
+        return self._free_ids.pop(0)
+
+    def _publish(
+        self,
+        guard: LockGuard,
+        added: Sequence[tuple[SegmentKind, pa.Table, int]],
+        *,
+        base: Manifest | None,
+        removed: Sequence[SegmentDescriptor],
+        tags: Mapping[str, str],
+        inputs: Sequence[InputPin],
+        why: str,
+    ) -> Committed:
+        """Segments first, then the manifest, then the pointer (G13)."""
+        chain = self._chain
+        made = []
+        for kind, table, hidden in added:
+            segment_id = self.next_segment_id()
+            path = chain.layout.segment_key(segment_id, kind)
+            made.append(encode_segment(kind, table, segment_id=segment_id, path=path, hidden_count=hidden))
+        run = chain.begin_run(base=base, claims=tuple(descriptor.path for _, descriptor in made))
+        for data, descriptor in made:
+            chain.store.upload(descriptor.path, [data])
+        gone = {descriptor.segment_id for descriptor in removed}
+        kept = [] if base is None else [s for s in self._state_of(base).segments if s.segment_id not in gone]
+        segments = [*kept, *(descriptor for _, descriptor in made)]
+        check_unique(segments, "this commit")
+        draft = ManifestDraft(
+            artifacts=tuple(segment.to_artifact() for segment in segments),
+            inputs=tuple(inputs),
+            tags=dict(tags),
+            payload={"stats": stats_of(segments).to_json()},
+        )
+        outcome = chain.publish(draft, run=run, permit=chain.permit(guard), why=why, base=base)
+        match outcome:
+            case Committed():
+                return outcome
+            case Superseded(winner=winner):
+                raise Conflict(
+                    f"another writer committed first ({winner}); nothing of this commit is visible: look, commit again"
+                )
+            case Unknown(commit_ulid=ulid, reason=reason):
+                raise StoreUnavailable(
+                    f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` first"
+                )
+
+    # -- tags, differences, keeping house ---------------------------------------------------------------------------
+
+    def tag_snapshot(self, version: int | None, changes: Mapping[str, str | None]) -> None:
+        self._chain.tag(self.find(version=version), changes)
+
+    def find_snapshot(self, key: str, value: str) -> ManifestRef:
+        return self._chain.find_snapshot(key, value)
+
+    def list_snapshots(self, key: str | None = None, value: str | None = None) -> list[TaggedSnapshot]:
+        return self._chain.list_snapshots(key, value)
+
+    def diff_snapshots(self, source: int, target: int) -> Diff:
+        """Which segments two versions do not share; for records see `holdfast.graph.diff`."""
+        return self._chain.diff(self.find(version=source), self.find(version=target))
+
+    def gc_collect(self, retention: int) -> CollectionPlan:
+        return self._chain.collect(retention=retention)
+
+    def gc_purge(self, *, grace_s: float | None = None) -> Purged:
+        return self._chain.purge() if grace_s is None else self._chain.purge(grace_s=grace_s)
+
+    def gc_restore(self, collection: str) -> CollectionRecord:
+        return self._chain.restore(collection)
+
+
+def _chain_at(place: str | ObjectStore, *, by: str | None, clock: Clock | None, randomness: Randomness | None) -> Chain:
+    store = open_store(place.partition("#")[0]) if isinstance(place, str) else place
+    return chain_on(store, graph_layout(), by=by, clock=clock, randomness=randomness)

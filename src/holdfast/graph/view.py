@@ -1,0 +1,173 @@
+"""What a writer asks of the graph it is about to change: a few records by id, by file, by their ends.
+
+`SnapshotView` answers from a version in memory. `LayeredView` puts the changes of later commits on top of that, so that
+a small commit after another one costs in proportion to what changes, not to the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.graph.records import edge_schema, node_schema
+from holdfast.graph.snapshot import GraphSnapshot
+
+_SEPARATOR = pa.scalar(b"\x00", pa.large_binary())
+
+__all__ = ["GraphView", "LayeredView", "SnapshotView", "edge_key", "node_key", "without"]
+
+
+class GraphView(Protocol):
+    """Records that are there, as tables of the canonical columns."""
+
+    def nodes_by_id(self, ids: pa.Array) -> pa.Table: ...
+
+    def nodes_by_file(self, files: pa.Array) -> pa.Table: ...
+
+    def edges_by_file(self, files: pa.Array) -> pa.Table: ...
+
+    def edges_by_source(self, ids: pa.Array) -> pa.Table: ...
+
+    def edges_by_target(self, ids: pa.Array) -> pa.Table: ...
+
+
+class SnapshotView:
+    """A version in memory."""
+
+    def __init__(self, snapshot: GraphSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def nodes_by_id(self, ids: pa.Array) -> pa.Table:
+        places = self._snapshot.index.find_all(ids)
+        return _plain_nodes(self._snapshot.nodes.take(pa.array(np.unique(places[places >= 0]))))
+
+    def nodes_by_file(self, files: pa.Array) -> pa.Table:
+        return _plain_nodes(_with_dictionary_value(self._snapshot.nodes, "file", files))
+
+    def edges_by_file(self, files: pa.Array) -> pa.Table:
+        return _plain_edges(_with_dictionary_value(self._snapshot.edges, "file", files))
+
+    def edges_by_source(self, ids: pa.Array) -> pa.Table:
+        return self._edges(ids, "outgoing")
+
+    def edges_by_target(self, ids: pa.Array) -> pa.Table:
+        return self._edges(ids, "incoming")
+
+    def _edges(self, ids: pa.Array, direction: str) -> pa.Table:
+        snapshot = self._snapshot
+        if snapshot.edge_count == 0:
+            return edge_schema().empty_table()
+        numbers = snapshot.numbers_of(ids)
+        adjacency = snapshot.outgoing if direction == "outgoing" else snapshot.incoming
+        _, _, edges = adjacency.expand(np.unique(numbers[numbers >= 0]), None)
+        return _plain_edges(snapshot.edges.take(pa.array(np.sort(edges))))
+
+
+class LayeredView:
+    """Changes on top of another view: records that were put, and keys that are gone."""
+
+    def __init__(self, below: GraphView) -> None:
+        self._below = below
+        self._nodes = node_schema().empty_table()
+        self._edges = edge_schema().empty_table()
+        self._touched_nodes = pa.array([], pa.string())
+        self._touched_edges = pa.array([], pa.large_binary())
+
+    @property
+    def touched(self) -> int:
+        """How many keys the changes have named: what this view costs more than the one below."""
+        return len(self._touched_nodes) + len(self._touched_edges)
+
+    def with_changes(self, nodes: pa.Table, edges: pa.Table) -> LayeredView:
+        """This view after one more commit, whose segments' rows these are (tombstones included)."""
+        after = LayeredView(self._below)
+        node_keys, edge_keys = node_key(nodes), edge_key(edges)
+        after._touched_nodes = pc.unique(pa.concat_arrays([self._touched_nodes, node_keys]))
+        after._touched_edges = pc.unique(pa.concat_arrays([self._touched_edges, edge_keys]))
+        after._nodes = pa.concat_tables([without(self._nodes, node_key, node_keys), _put(nodes)])
+        after._edges = pa.concat_tables([without(self._edges, edge_key, edge_keys), _put(edges)])
+        return after
+
+    def nodes_by_id(self, ids: pa.Array) -> pa.Table:
+        return self._nodes_on_top(self._below.nodes_by_id(ids), "semantic_id", ids)
+
+    def nodes_by_file(self, files: pa.Array) -> pa.Table:
+        return self._nodes_on_top(self._below.nodes_by_file(files), "file", files)
+
+    def edges_by_file(self, files: pa.Array) -> pa.Table:
+        return self._edges_on_top(self._below.edges_by_file, "file", files)
+
+    def edges_by_source(self, ids: pa.Array) -> pa.Table:
+        return self._edges_on_top(self._below.edges_by_source, "source", ids)
+
+    def edges_by_target(self, ids: pa.Array) -> pa.Table:
+        return self._edges_on_top(self._below.edges_by_target, "target", ids)
+
+    def _nodes_on_top(self, below: pa.Table, column: str, values: pa.Array) -> pa.Table:
+        kept = without(below, node_key, self._touched_nodes)
+        return pa.concat_tables([kept, _having(self._nodes, column, values)])
+
+    def _edges_on_top(self, ask: Callable[[pa.Array], pa.Table], column: str, values: pa.Array) -> pa.Table:
+        below = ask(values)
+        kept = without(below, edge_key, self._touched_edges)
+        return pa.concat_tables([kept, _having(self._edges, column, values)])
+
+
+def edge_key(edges: pa.Table) -> pa.Array:
+    """One value per edge, equal only for the same source, target and type: the texts, two of them behind their length."""
+    source, target, kind = (_texts(edges.column(name)).cast(pa.large_binary()) for name in ("source", "target", "type"))
+    return pc.binary_join_element_wise(_length(source), source, _length(target), target, kind, _SEPARATOR)
+
+
+def node_key(nodes: pa.Table) -> pa.Array:
+    """What tells one node from another."""
+    return _texts(nodes.column("semantic_id"))
+
+
+def without(table: pa.Table, key_of: Callable[[pa.Table], pa.Array], gone: pa.Table | pa.Array) -> pa.Table:
+    """The rows whose key is not among those of `gone`: a table, or keys."""
+    if not len(table) or not len(gone):
+        return table
+    keys = key_of(gone) if isinstance(gone, pa.Table) else gone
+    return table.filter(pc.invert(pc.is_in(key_of(table), value_set=keys)))
+
+
+def _length(values: pa.Array) -> pa.Array:
+    return pc.binary_length(values).cast(pa.string()).cast(pa.large_binary())
+
+
+def _texts(column: pa.ChunkedArray) -> pa.Array:
+    plain = column.cast(pa.string()).combine_chunks()
+    return plain if isinstance(plain, pa.Array) else pa.concat_arrays(plain.chunks)
+
+
+def _having(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    return table.filter(pc.is_in(table.column(column), value_set=values.cast(pa.string())))
+
+
+def _put(rows: pa.Table) -> pa.Table:
+    """The records among a segment's rows: what is no tombstone."""
+    return rows.filter(pc.invert(rows.column("tombstone"))).drop_columns(["tombstone"])
+
+
+def _with_dictionary_value(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    """Rows with one of a few values, asked once per value of the dictionary."""
+    whole = table.column(column).combine_chunks()
+    if not isinstance(whole, pa.DictionaryArray):
+        whole = pa.concat_arrays(whole.chunks)
+    flags = pc.is_in(whole.dictionary, value_set=values.cast(whole.dictionary.type)).to_numpy(zero_copy_only=False)
+    if not flags.any():
+        return table.slice(0, 0)
+    return table.take(pa.array(np.flatnonzero(flags[whole.indices.to_numpy(zero_copy_only=False)])))
+
+
+def _plain_nodes(table: pa.Table) -> pa.Table:
+    return table.select(node_schema().names).cast(node_schema())
+
+
+def _plain_edges(table: pa.Table) -> pa.Table:
+    return table.select(edge_schema().names).cast(edge_schema())

@@ -1,0 +1,118 @@
+"""Zone maps: what a segment may contain, so that a query opens only the segments that matter (G3, G4).
+
+`False` from `may_contain` is certain; `True` only says that it is worth looking. A list that would grow too long is
+capped: then it says "anything may be here", never a wrong "no". A tombstone counts as what it removes, so that a
+segment that hides a record is opened by every query that could have found that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.codec import Fields, Json
+from holdfast.errors import CorruptRecord
+
+__all__ = ["ZoneMap", "matches_type"]
+
+VALUES_MAX = 256
+"""Values of one list; more, and it is capped."""
+_LISTS = ("node_types", "file_paths", "edge_types")
+
+
+def matches_type(pattern: str, kind: str) -> bool:
+    """Whether a type is the one asked for; `http:*` asks for all that begin with `http:`."""
+    return kind.startswith(pattern[:-1]) if pattern.endswith(":*") else kind == pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneMap:
+    """What may be in one segment. An empty list is left out of manifests; None is a capped one."""
+
+    node_types: frozenset[str] | None = frozenset()
+    file_paths: frozenset[str] | None = frozenset()
+    edge_types: frozenset[str] | None = frozenset()
+    min_id: str
+    """The smallest semantic id: of the nodes, or of the sources of the edges."""
+    max_id: str
+
+    @classmethod
+    def of_nodes(cls, nodes: pa.Table) -> ZoneMap:
+        low, high = _range(nodes.column("semantic_id"))
+        return cls(
+            node_types=_values(nodes.column("type")), file_paths=_values(nodes.column("file")), min_id=low, max_id=high
+        )
+
+    @classmethod
+    def of_edges(cls, edges: pa.Table) -> ZoneMap:
+        low, high = _range(edges.column("source"))
+        return cls(
+            edge_types=_values(edges.column("type")), file_paths=_values(edges.column("file")), min_id=low, max_id=high
+        )
+
+    def may_contain(
+        self,
+        *,
+        node_type: str | None = None,
+        file_path: str | None = None,
+        edge_type: str | None = None,
+        semantic_id: str | None = None,
+    ) -> bool:
+        """Whether a record that fits all that is given may be here. A filter of the other kind finds nothing."""
+        return (
+            _may_have_type(self.node_types, node_type)
+            and _may_have_type(self.edge_types, edge_type)
+            and (file_path is None or self.file_paths is None or file_path in self.file_paths)
+            and (semantic_id is None or self.min_id <= semantic_id <= self.max_id)
+        )
+
+    def to_json(self) -> Json:
+        record: Json = {}
+        capped = [name for name in _LISTS if getattr(self, name) is None]
+        for name in _LISTS:
+            values = getattr(self, name)
+            if values:
+                record[name] = sorted(values)
+        if capped:
+            record["anything"] = capped
+        return record | {"min_id": self.min_id, "max_id": self.max_id}
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> ZoneMap:
+        capped = fields.texts("anything")
+        lists: dict[str, frozenset[str] | None] = {name: frozenset(fields.texts(name)) for name in _LISTS}
+        for name in capped:
+            if name not in lists or lists[name]:
+                raise CorruptRecord(fields.key, f"zone map: {name!r} cannot be capped")
+            lists[name] = None
+        low, high = fields.text("min_id"), fields.text("max_id")
+        if low > high:
+            raise CorruptRecord(fields.key, "zone map: the smallest id is above the largest")
+        return cls(
+            node_types=lists["node_types"],
+            file_paths=lists["file_paths"],
+            edge_types=lists["edge_types"],
+            min_id=low,
+            max_id=high,
+        )
+
+
+def _may_have_type(known: frozenset[str] | None, wanted: str | None) -> bool:
+    return wanted is None or known is None or any(matches_type(wanted, kind) for kind in known)
+
+
+def _values(column: pa.ChunkedArray) -> frozenset[str] | None:
+    unique = pc.unique(column)
+    return None if len(unique) > VALUES_MAX else frozenset(_texts(unique.to_pylist()))
+
+
+def _texts(values: Iterable[object]) -> Iterable[str]:
+    return (value for value in values if isinstance(value, str))
+
+
+def _range(column: pa.ChunkedArray) -> tuple[str, str]:
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
