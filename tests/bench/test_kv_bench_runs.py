@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,12 +99,14 @@ def test_every_engine_answers_with_the_rows_it_was_given(tmp_path: Path, engine:
 
 
 def test_processor_time_counts_children_that_ended() -> None:
-    import subprocess
-    import sys
-
+    # Busy until it has used so much; then it waits to be told to end, so that it has been seen.
+    work = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
     with measured() as usage:
-        subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
-    assert usage.cpu_s > 0
+        child = subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.communicate(b"\n")
+    assert usage.cpu_s > 0.2
     assert usage.wall_s > 0
 
 
