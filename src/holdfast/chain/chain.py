@@ -296,9 +296,8 @@ class Chain:
 
     def diff(self, source: Move, target: Move) -> Diff:
         """What changed between two snapshots."""
-        return diff_manifests(
-            history.load_move_target(self.handle, source), history.load_move_target(self.handle, target)
-        )
+        before, after = (history.load_move_target(self.handle, move) for move in (source, target))
+        return diff_manifests(self.handle, before, after)
 
     # -- keeping house -----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from holdfast.chain.collection import CollectionRecord, Condemned
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import load_move_target
+from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import Move, MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord, RunState, swap_run
 from holdfast.chain.survey import (
@@ -31,7 +32,7 @@ from holdfast.chain.survey import (
     fate_of,
     kept_moves,
     last_published,
-    load_kept,
+    needed_by,
     survey_chain,
 )
 from holdfast.errors import BadInput, Conflict, Damaged, VersionConflict
@@ -123,8 +124,9 @@ def sweep(handle: ChainHandle, survey: Survey) -> dict[str, Fate]:
 
 def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retention: int) -> CollectionPlan:
     kept = kept_moves(handle, survey, retention)
-    needed = {artifact.path for manifest in load_kept(handle, kept).values() for artifact in manifest.artifacts}
-    leaving, last_id, unreadable = _leaving(handle, survey, {move.target_id for move in kept})
+    reader = PartReader(handle)
+    needed = needed_by(handle, reader, kept)
+    leaving, last_id, unreadable = _leaving(handle, reader, survey, {move.target_id for move in kept})
     condemned = [
         *_condemned_objects(survey, fates, needed, last_id, cautious=bool(unreadable)),
         *_condemned_manifests(survey, leaving),
@@ -143,16 +145,19 @@ def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retent
     )
 
 
-def _leaving(handle: ChainHandle, survey: Survey, kept: set[int]) -> tuple[list[Move], dict[str, int], tuple[str, ...]]:
+def _leaving(
+    handle: ChainHandle, reader: PartReader, survey: Survey, kept: set[int]
+) -> tuple[list[Move], dict[str, int], tuple[str, ...]]:
     """Snapshots outside the window, the newest of them to name each artifact, and those that cannot be read."""
     leaving: list[Move] = []
     last_id: dict[str, int] = {}
     unreadable: list[str] = []
-    for move in survey.published:
+    for move in sorted(survey.published, key=lambda move: -move.target_id):  # so that the first to name it is the last
         if move.target_id in kept:
             continue
         try:
             manifest = load_move_target(handle, move)
+            named = reader.named_by(manifest)
         except Damaged as error:
             unreadable.append(str(error))
             continue
@@ -160,8 +165,10 @@ def _leaving(handle: ChainHandle, survey: Survey, kept: set[int]) -> tuple[list[
             unreadable.append(f"{move.manifest_path!r} is in a legacy format whose files are not known")
             continue
         leaving.append(move)
-        for artifact in manifest.artifacts:
-            last_id[artifact.path] = max(last_id.get(artifact.path, 0), move.target_id)
+        for path, inside in named.items():
+            if path not in last_id:  # nor is a part looked into again that a newer one shares
+                last_id[path] = move.target_id
+                last_id |= {held: move.target_id for held in inside if held not in last_id}
     return leaving, last_id, tuple(unreadable)
 
 

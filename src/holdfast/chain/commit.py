@@ -30,12 +30,14 @@ from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.layout import folders_of
 from holdfast.chain.manifest import Artifact, Manifest, ManifestDraft
 from holdfast.chain.moves import find_move, moves_newest_first, shorten
+from holdfast.chain.parts import PartReader, parts_of
 from holdfast.chain.pointer import Move, MoveKind, Pointer
 from holdfast.chain.runs import Run
 from holdfast.chain.successor import write_manifest
 from holdfast.codec import content_hash
 from holdfast.errors import (
     AlreadyExists,
+    CorruptRecord,
     Damaged,
     InvariantViolation,
     PermitRefused,
@@ -206,7 +208,7 @@ def publish(
         raise PermitRefused(
             "this permit was issued for another version of the pointer; read it again and ask for a new one"
         )
-    _require_owned(run, draft, base, seen)
+    named = _require_owned(handle, run, draft, base, seen)
     not_before = handle.clock.now()
     for attempt in range(handle.attempts_max):
         _require_fresh(seen, token)
@@ -214,7 +216,7 @@ def publish(
         run.require_writing()  # after the pointer was read: see runs.py
         # And the artifacts after that, every time: a purge deletes a run's files before its record, so a record that
         # a delayed request brought back from the dead says `writing` again, but its files are gone.
-        require_artifacts(handle, draft.artifacts)
+        require_artifacts(handle, named)
         manifest, path, data = write_manifest(
             handle, draft, seen=seen, run_id=run.run_id, token=token, not_before=not_before
         )
@@ -288,22 +290,58 @@ def _require_unpublished(handle: ChainHandle, seen: SeenPointer | None, run: Run
             raise RunIdInUse(f"run {run.run_id!r} was published already, as {move.target_id}; start a new run")
 
 
-def _require_owned(run: Run, draft: ManifestDraft, base: Manifest | None, seen: SeenPointer | None) -> None:
-    """A draft may name what its run wrote and what its base has; anything else could be collected under its feet."""
+def _require_owned(
+    handle: ChainHandle, run: Run, draft: ManifestDraft, base: Manifest | None, seen: SeenPointer | None
+) -> tuple[Artifact, ...]:
+    """A draft may name what its run wrote and what its base has; anything else could be collected under its feet.
+
+    Returns what must be there before the pointer moves: all that the draft lists, and what parts list that its base
+    does not have. What is inside the base's own parts was there when that was committed, and the base is kept.
+    """
     visible = None if seen is None else seen.pointer.manifest_id
     if base is not None and base.manifest_id != visible and base.manifest_id not in run.record.pins:
         raise InvariantViolation(
             f"base snapshot {base.manifest_id} is neither visible nor pinned by run {run.run_id!r}; "
             "name it when the run begins (`begin_run(base=...)`)"
         )
-    owned = {*run.record.claims, *(() if base is None else (artifact.path for artifact in base.artifacts))}
-    folders = folders_of(run.record.claims)
-    for artifact in draft.artifacts:
-        if not artifact.path.startswith(folders) and artifact.path not in owned:
+    try:
+        inside, known = _inside_parts(handle, draft, base)
+    except CorruptRecord as error:
+        raise InvariantViolation(f"{error}; nothing was published") from error
+    claims, folders = set(run.record.claims), folders_of(run.record.claims)
+    for artifact in (*draft.artifacts, *inside):
+        if not artifact.path.startswith(folders) and artifact.path not in claims and artifact.path not in known:
             raise InvariantViolation(
                 f"artifact {artifact.path!r} belongs neither to run {run.run_id!r} nor to its base snapshot; "
                 "claim it before writing it (`run.claim`)"
             )
+    return (*draft.artifacts, *(artifact for artifact in inside if artifact.path not in known))
+
+
+def _inside_parts(
+    handle: ChainHandle, draft: ManifestDraft, base: Manifest | None
+) -> tuple[list[Artifact], dict[str, Artifact]]:
+    """What is in the parts of a draft that its base does not have; and what the base has, by path.
+
+    What is in the base's parts is looked up only where it matters: in those that the draft gives up for others.
+    """
+    known = {} if base is None else {artifact.path: artifact for artifact in base.artifacts}
+    names = handle.layout.names
+    listed = {artifact.path: artifact for artifact in draft.artifacts}
+    fresh = [part for part in parts_of(names, draft.artifacts) if known.get(part.path) != part]
+    given_up = [part for part in parts_of(names, known.values()) if listed.get(part.path) != part]
+    if not fresh and not given_up:
+        return [], known
+    reader = PartReader(handle)
+    known |= {artifact.path: artifact for held in reader.load_all(given_up) for artifact in held}
+    inside = [artifact for held in reader.load_all(fresh) for artifact in held]
+    for artifact in inside:
+        if listed.setdefault(artifact.path, artifact) is not artifact:
+            raise InvariantViolation(f"artifact {artifact.path!r} is named twice; nothing was published")
+        before = known.get(artifact.path, artifact)
+        if (before.byte_size, before.checksum) != (artifact.byte_size, artifact.checksum):
+            raise InvariantViolation(f"artifact {artifact.path!r} is not described as in the base snapshot")
+    return inside, known
 
 
 def _publish_move(manifest: Manifest, path: str, data: bytes, *, seen: SeenPointer | None, by: str, why: str) -> Move:

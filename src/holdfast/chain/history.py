@@ -13,8 +13,9 @@ from datetime import datetime
 from holdfast.chain.commit import Landed, Lost, Undecided, move_pointer, require_artifacts, same_target
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.legacy import decode_any_manifest, read_mirror
-from holdfast.chain.manifest import Manifest
+from holdfast.chain.manifest import Artifact, Manifest
 from holdfast.chain.moves import find_move, moves_newest_first
+from holdfast.chain.parts import PartReader, parts_of
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, MoveKind, Pointer
 from holdfast.codec import content_hash
 from holdfast.errors import (
@@ -199,6 +200,12 @@ def _visible_at(handle: ChainHandle, pointer: Pointer, moment: datetime) -> Move
     raise SnapshotNotFound(f"nothing was visible yet at {moment.isoformat()}; `holdfast history` lists what was")
 
 
+def _files_of(handle: ChainHandle, manifest: Manifest) -> tuple[Artifact, ...]:
+    """All files of a snapshot, its parts and what they list included: whatever the pointer is to name must be there."""
+    parts = parts_of(handle.layout.names, manifest.artifacts)
+    return (*manifest.artifacts, *(artifact for held in PartReader(handle).load_all(parts) for artifact in held))
+
+
 def set_current(
     handle: ChainHandle,
     target: Move,
@@ -211,7 +218,7 @@ def set_current(
     """Point to `target`, a snapshot of the history of `seen`. Nothing is deleted, so it can be undone."""
     if seen.pointer.publishing == "legacy":
         raise Conflict("this chain is switched to legacy-only writes; switch it back before moving its pointer")
-    require_artifacts(handle, load_move_target(handle, target).artifacts)
+    require_artifacts(handle, _files_of(handle, load_move_target(handle, target)))
     left = ref_from_move(handle, find_published(handle, seen.pointer, seen.pointer.manifest_path))
     ulid = ""
     for attempt in range(handle.attempts_max):

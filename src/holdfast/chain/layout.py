@@ -310,7 +310,13 @@ def graph_layout() -> Layout:
         artifact_prefixes=("segments",),
         first_id=1,
         id_field=PointerIdField(name="version", as_number=True),
-        names=ArtifactNames(lists=lists, path="file_path", row_count="record_count", version_of=_graph_version),
+        names=ArtifactNames(
+            lists=lists,
+            path="file_path",
+            row_count="record_count",
+            parts_list="segment_parts",
+            version_of=_graph_version,
+        ),
         id_digits=_GRAPH_DIGITS,
     )
 

@@ -8,7 +8,7 @@ the layout says which, so that one protocol serves four spellings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,10 @@ from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.errors import BadInput, CorruptRecord
 from holdfast.storage.keys import check_key
 
-__all__ = ["Artifact", "ArtifactNames", "InputPin", "Manifest", "ManifestDraft"]
+__all__ = ["PARTS_KIND", "Artifact", "ArtifactNames", "InputPin", "Manifest", "ManifestDraft"]
+
+PARTS_KIND = "parts"
+"""The kind of an artifact that is itself a list of artifacts; see `parts.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,8 @@ class ArtifactNames:
     """Artifact kind → name of the manifest's list. The first kind is what a list without kinds holds."""
     path: str = "path"
     row_count: str = "row_count"
+    parts_list: str | None = None
+    """The list of the manifest's parts (G19). None in a layout whose manifests name every artifact themselves."""
     version_of: Callable[[str], int | None] | None = None
     """The version that a manifest's key names, in a layout whose manifests also say `version`, `created_at` and
     `parent_version` (G2). None where they do not."""
@@ -185,8 +190,8 @@ class Manifest:
             "inputs": [pin.to_json() for pin in self.inputs],
         }
         stated = self._stated(names)
-        lists = self._spelled_artifacts(names)
-        taken = {*lists, *(_STATED if stated else ())} & set(self.payload)
+        lists = spell_artifacts(self.artifacts, names)
+        taken = {*lists, names.parts_list, *(_STATED if stated else ())} & set(self.payload)
         if taken:
             raise BadInput(f"payload may not use the manifest's own field {min(taken)!r}")
         return encode_record(record | stated | lists | dict(self.payload))
@@ -199,23 +204,6 @@ class Manifest:
         parent = None if self.previous_manifest_path is None else names.version_of(self.previous_manifest_path)
         return stated if parent is None else {**stated, "parent_version": parent}
 
-    def _spelled_artifacts(self, names: ArtifactNames) -> Json:
-        """The artifact lists, in one pass. Nothing may get lost on the way, nor take the place of a field."""
-        lists: dict[str, list[Json]] = {list_name: [] for list_name in names.lists.values()}
-        own = {names.path, names.row_count, "byte_size", "checksum"}
-        for artifact in self.artifacts:
-            list_name = names.lists.get(artifact.kind)
-            if list_name is None:
-                raise BadInput(
-                    f"artifact {artifact.path!r} is of kind {artifact.kind!r}; use {' or '.join(names.lists)}"
-                )
-            if artifact.detail and (taken := own & set(artifact.detail)):
-                raise BadInput(
-                    f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}"
-                )
-            lists[list_name].append(artifact.to_json(names))
-        return dict(lists)
-
     @classmethod
     def decode(cls, data: bytes, *, key: str, names: ArtifactNames) -> Manifest:
         """Parse and check one manifest; `CorruptRecord` says what is wrong with it."""
@@ -226,9 +214,7 @@ class Manifest:
         """The same, of a record that was parsed already."""
         fields.check_format("manifest")
         found = {name: fields.optional_number(name) for name in (_STATED if names.version_of else ())}
-        artifacts: list[Artifact] = []
-        for kind, list_name in names.lists.items():
-            artifacts += fields.records(list_name, partial(Artifact.from_fields, names=names, kind=kind))
+        artifacts = take_artifacts(fields, names)
         try:
             manifest = cls(
                 manifest_id=_manifest_id(fields),
@@ -240,7 +226,7 @@ class Manifest:
                 previous_manifest_path=fields.optional_text("previous_manifest_path"),
                 published_at=fields.time("published_at"),
                 run_id=fields.text("run_id"),
-                artifacts=tuple(artifacts),
+                artifacts=artifacts,
                 inputs=fields.records("inputs", InputPin.from_fields),
                 counters=fields.number_mapping("counters"),
                 tags=fields.text_mapping("tags"),
@@ -262,6 +248,35 @@ class Manifest:
         for name, value in found.items():
             if value is not None and (value != stated.get(name) or value < 1):
                 raise CorruptRecord(key, f"field {name!r} is {value}, but its other fields say {stated.get(name)}")
+
+
+def spell_artifacts(artifacts: Iterable[Artifact], names: ArtifactNames) -> Json:
+    """The artifact lists, in one pass. Nothing may get lost on the way, nor take the place of a field."""
+    lists: dict[str, list[Json]] = {list_name: [] for list_name in names.lists.values()}
+    list_names = _list_names(names)
+    own = {names.path, names.row_count, "byte_size", "checksum"}
+    for artifact in artifacts:
+        list_name = list_names.get(artifact.kind)
+        if list_name is None:
+            raise BadInput(f"artifact {artifact.path!r} is of kind {artifact.kind!r}; use {' or '.join(names.lists)}")
+        if artifact.detail and (taken := own & set(artifact.detail)):
+            raise BadInput(f"artifact {artifact.path!r}: detail may not use the artifact's own field {min(taken)!r}")
+        lists.setdefault(list_name, []).append(artifact.to_json(names))
+    return dict(lists)
+
+
+def take_artifacts(fields: Fields, names: ArtifactNames) -> tuple[Artifact, ...]:
+    """The inverse: list by list, each in its order."""
+    return tuple(
+        artifact
+        for kind, list_name in _list_names(names).items()
+        for artifact in fields.records(list_name, partial(Artifact.from_fields, names=names, kind=kind))
+    )
+
+
+def _list_names(names: ArtifactNames) -> dict[str, str]:
+    """Kind → list, the list of parts included: it is left out of a manifest that has none."""
+    return dict(names.lists) if names.parts_list is None else {**names.lists, PARTS_KIND: names.parts_list}
 
 
 _STATED = ("version", "created_at", "parent_version")

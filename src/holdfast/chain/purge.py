@@ -20,6 +20,7 @@ from holdfast.chain.collection import CollectionRecord, Condemned, read_collecti
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
 from holdfast.chain.history import load_move_target, published_moves, require_pointer
+from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord
 from holdfast.errors import BadInput, Conflict, Damaged, ObjectNotFound
@@ -127,19 +128,25 @@ def _to_delete(handle: ChainHandle, pointer: Pointer, record: CollectionRecord) 
     A snapshot that cannot be read may share any artifact that another one named: while there is one, those stay (S41).
     A legacy one cannot: its files were never a run's.
     """
+    layout = handle.layout
     needed: set[str] = set()
+    reader = PartReader(handle)
     unreadable = False
     for move in published_moves(handle, pointer):
         needed |= {move.manifest_path, handle.layout.run_key(move.run_id)}
         try:
-            needed |= {artifact.path for artifact in load_move_target(handle, move).artifacts}
+            for path, inside in reader.named_by(load_move_target(handle, move)).items():
+                if path not in needed:  # a part that another snapshot shares was looked into already
+                    needed.add(path)
+                    needed.update(inside)
         except Damaged:  # `verify` reports it, and the collection did
             unreadable = True
     spared = {item.key for item in record.condemned if item.key in needed}
     if unreadable:
         spared |= {item.key for item in record.condemned if item.what == "artifact" and item.last_id is not None}
     doomed = [item for item in record.condemned if item.key not in spared]
-    doomed.sort(key=lambda item: _ORDER.get(item.what, 0))
+    # A part goes before what it lists: while one is there, so is all of it, unless a disk has failed.
+    doomed.sort(key=lambda item: (_ORDER.get(item.what, 0), layout.parse_segment_part_key(item.key) is None))
     return doomed, [item.key for item in record.condemned if item.key in spared]
 
 

@@ -15,8 +15,8 @@ from enum import Enum, auto
 from holdfast.chain.collection import read_collection
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.history import load_move_target, require_pointer
-from holdfast.chain.manifest import Manifest
 from holdfast.chain.moves import moves_newest_first
+from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import MAKES_VISIBLE, Move
 from holdfast.chain.runs import RunRecord, RunState, list_runs
 from holdfast.chain.tags import TagBook, read_tags, tags_of
@@ -29,7 +29,7 @@ __all__ = [
     "fate_of",
     "kept_moves",
     "last_published",
-    "load_kept",
+    "needed_by",
     "survey_chain",
 ]
 
@@ -144,23 +144,28 @@ def kept_moves(handle: ChainHandle, survey: Survey, retention: int) -> list[Move
     ]
 
 
-def load_kept(handle: ChainHandle, moves: list[Move]) -> Mapping[int, Manifest]:
-    """The manifests that are kept, whole.
+def needed_by(handle: ChainHandle, reader: PartReader, moves: list[Move]) -> set[str]:
+    """The path of everything that kept snapshots name, by themselves or in their parts.
 
     One that cannot be read stops the collection: what it needs is unknown (S41).
     """
-    loaded = {}
+    needed: set[str] = set()
     for move in moves:
         try:
-            loaded[move.target_id] = load_move_target(handle, move)
+            manifest = load_move_target(handle, move)
+            named = reader.named_by(manifest)
         except Damaged as error:
             raise InvariantViolation(
                 f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept "
                 f"but cannot be read ({error})"
             ) from error
-        if loaded[move.target_id].legacy:
+        if manifest.legacy:
             raise InvariantViolation(
                 f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a "
                 "legacy format whose files are not known; it must leave the retention window first"
             )
-    return loaded
+        for path, inside in named.items():
+            if path not in needed:  # a part that another snapshot shares was looked into already
+                needed.add(path)
+                needed.update(inside)
+    return needed

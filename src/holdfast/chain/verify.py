@@ -7,7 +7,8 @@ at each invariant of `commit.py` by its number, so a break says which promise it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from holdfast.chain.history import load_move_target
 from holdfast.chain.legacy import decode_any_manifest, read_mirror
 from holdfast.chain.manifest import Artifact, Manifest
 from holdfast.chain.moves import MOVES_PER_SEGMENT, read_hashed_segment
+from holdfast.chain.parts import parts_of, read_part
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, MoveKind, Pointer, broken_succession
 from holdfast.chain.root import root_is_current
 from holdfast.chain.runs import RunRecord, RunState
@@ -196,12 +198,8 @@ def _check_artifacts(
     """Each artifact that any snapshot of the history names: there, with its size and its checksum (I6)."""
     named: dict[str, Artifact] = {}
     for manifest in manifests:
-        for artifact in manifest.artifacts:
-            known = named.setdefault(artifact.path, artifact)
-            if (known.byte_size, known.checksum) != (artifact.byte_size, artifact.checksum):
-                yield Break(
-                    invariant="I3", key=artifact.path, problem="two manifests disagree about its size or checksum"
-                )
+        yield from _name_all(named, manifest.artifacts)
+    yield from _look_into_parts(handle, manifests, named)
     artifacts = list(named.values())
     sizes = sizes_of(handle.store, [artifact.path for artifact in artifacts])
     for done, (artifact, size) in enumerate(zip(artifacts, sizes, strict=True), start=1):
@@ -213,6 +211,38 @@ def _check_artifacts(
         elif read_artifacts and (found := _digest(handle, artifact)) != artifact.checksum:
             yield Break(invariant="I6", key=artifact.path, problem=f"its checksum is {found}, not {artifact.checksum}")
         progress(done, len(artifacts))
+
+
+def _name_all(named: dict[str, Artifact], artifacts: Iterable[Artifact]) -> Iterator[Break]:
+    """Add to what is named; whoever names it says the same of it (I3)."""
+    for artifact in artifacts:
+        known = named.setdefault(artifact.path, artifact)
+        if (known.byte_size, known.checksum) != (artifact.byte_size, artifact.checksum):
+            yield Break(invariant="I3", key=artifact.path, problem="two manifests disagree about its size or checksum")
+
+
+def _look_into_parts(handle: ChainHandle, manifests: list[Manifest], named: dict[str, Artifact]) -> Iterator[Break]:
+    """Add what parts list, each read once; and see that no snapshot names anything twice (I3).
+
+    A part that cannot be read is reported here, and not once more with the other artifacts.
+    """
+    inside: dict[str, tuple[str, ...]] = {}
+    for manifest in manifests:
+        paths = [artifact.path for artifact in manifest.artifacts]
+        for part in parts_of(handle.layout.names, manifest.artifacts):
+            if part.path not in inside:
+                try:
+                    held = read_part(handle, part)
+                except Damaged as error:
+                    held = ()
+                    named.pop(part.path, None)
+                    yield Break(invariant="I6", key=part.path, problem=str(error))
+                yield from _name_all(named, held)
+                inside[part.path] = tuple(artifact.path for artifact in held)
+            paths += inside[part.path]
+        if len(set(paths)) < len(paths):
+            doubled = Counter(paths).most_common(1)[0][0]
+            yield Break(invariant="I3", key=doubled, problem=f"manifest {manifest.manifest_id} names it twice")
 
 
 def _digest(handle: ChainHandle, artifact: Artifact) -> str:
