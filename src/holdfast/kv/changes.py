@@ -32,6 +32,7 @@ __all__ = [
     "ChangeCheck",
     "as_changes",
     "by_key",
+    "cast",
     "change_schema",
     "check_delete_columns",
     "check_upsert_columns",
@@ -53,8 +54,11 @@ def change_schema(stored: pa.Schema, key: KeySchema) -> pa.Schema:
     return pa.schema([*keys, *values, pa.field(DELETED, pa.bool_(), nullable=False)])
 
 
-def check_upsert_columns(found: pa.Schema, dataset: DataSet) -> None:
-    """BadInput unless these are the data set's columns, in any order, of types that can become the stored ones."""
+def check_upsert_columns(found: pa.Schema, dataset: DataSet, *, key_types: bool = True) -> None:
+    """BadInput unless these are the data set's columns, in any order, of types that can become the stored ones.
+
+    Without `key_types` the caller looks at the types of the key's columns itself.
+    """
     wanted = dataset.schema.names
     doubled = sorted({name for name in found.names if found.names.count(name) > 1})
     missing = [name for name in wanted if name not in found.names]
@@ -68,20 +72,22 @@ def check_upsert_columns(found: pa.Schema, dataset: DataSet) -> None:
             f"upserts: the data set has no column {unknown[0]!r} (it has {', '.join(wanted)}); "
             "drop it, or publish all rows with the new column"
         )
-    _check_key_columns("upserts", found, dataset.key)
+    if key_types:
+        _check_key_columns("upserts", found, dataset.key)
     for column in dataset.value_schema:
         given = found.field(column.name).type
         if given != column.type and not _can_become(given, column.type):
             raise BadInput(f"upserts: column {column.name!r} is {given}, and {column.type} in the data set: cast it")
 
 
-def check_delete_columns(found: pa.Schema, dataset: DataSet) -> None:
+def check_delete_columns(found: pa.Schema, dataset: DataSet, *, key_types: bool = True) -> None:
     """BadInput unless these are the key's columns and no others: a whole row here is probably meant as an upsert."""
     wanted = dataset.key.names
     if sorted(found.names) != sorted(wanted):
         given = ", ".join(found.names) or "none"
         raise BadInput(f"deletes take the key's columns and no others ({', '.join(wanted)}), not {given}")
-    _check_key_columns("deletes", found, dataset.key)
+    if key_types:
+        _check_key_columns("deletes", found, dataset.key)
 
 
 def _check_key_columns(what: str, found: pa.Schema, key: KeySchema) -> None:
@@ -114,26 +120,26 @@ def as_changes(batch: pa.RecordBatch, schema: pa.Schema, *, deleted: bool) -> pa
     for column in list(schema)[:-1]:
         if column.name not in batch.schema.names:
             arrays.append(pa.nulls(batch.num_rows, column.type))
-            continue
-        try:
-            arrays.append(_cast(batch.column(column.name), column.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            where = f"{'deletes' if deleted else 'upserts'}: column {column.name!r}"
-            raise BadRows(
-                f"nothing was published: {where} has values that do not fit {column.type} ({error})"
-            ) from None
+        else:
+            arrays.append(cast(batch.column(column.name), column, what="deletes" if deleted else "upserts"))
     marks = pa.repeat(pa.scalar(deleted), batch.num_rows)
     return pa.RecordBatch.from_arrays([*arrays, marks], schema=schema)
 
 
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if array.type == wanted:
+def cast(array: pa.Array, column: pa.Field, *, what: str) -> pa.Array:
+    """A column in the data set's type; BadRows names it if a value does not fit."""
+    if array.type == column.type:
         return array
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if wanted == pa.uuid():
-        return pa.ExtensionArray.from_storage(wanted, array.cast(pa.binary(16)))
-    return array.cast(wanted)
+    try:
+        if column.type == pa.uuid():
+            return pa.ExtensionArray.from_storage(column.type, array.cast(pa.binary(16)))
+        return array.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadRows(
+            f"nothing was published: {what}: column {column.name!r} has values that do not fit {column.type} ({error})"
+        ) from None
 
 
 def is_deleted(changes: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -203,17 +209,22 @@ class ChangeCheck:
     def one_per_key(self, changes: Iterable[SortedRows]) -> Iterator[SortedRows]:
         """The changes that count. BadRows at the end if there was anything wrong with them."""
         held: SortedRows | None = None
-        for given in changes:
-            if given.batch.num_rows == 0:
-                continue
-            self._null_values(given.batch)
-            rows = given if held is None else joined(held, given)
-            # Rows with the last hash wait: the next batch may have more of them.
-            cut = int(np.searchsorted(rows.hashes.view(np.int64), rows.hashes.view(np.int64)[-1]))
-            held = SortedRows(rows.batch.slice(cut), rows.hashes[cut:])
-            clean = self._unique(SortedRows(rows.batch.slice(0, cut), rows.hashes[:cut]))
-            if clean is not None and not self.report:
-                yield clean
+        try:
+            for given in changes:
+                if given.batch.num_rows == 0:
+                    continue
+                self._null_values(given.batch)
+                rows = given if held is None else joined(held, given)
+                # Rows with the last hash wait: the next batch may have more of them.
+                cut = int(np.searchsorted(rows.hashes.view(np.int64), rows.hashes.view(np.int64)[-1]))
+                held = SortedRows(rows.batch.slice(cut), rows.hashes[cut:])
+                clean = self._unique(SortedRows(rows.batch.slice(0, cut), rows.hashes[:cut]))
+                if clean is not None and not self.report:
+                    yield clean
+        except BadRows:  # something else is wrong with the rows; what is wrong with these counts all the same
+            if held is not None:
+                self._unique(held)
+            raise
         clean = None if held is None else self._unique(held)
         if self.report:
             raise self.report.error()
