@@ -10,7 +10,7 @@ shards are written a few at a time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any
@@ -19,19 +19,19 @@ import pyarrow as pa
 
 from holdfast.chain import Chain, InputPin
 from holdfast.chain.handle import Progress, no_progress
-from holdfast.errors import BadInput, BuildFailed, HoldfastError
+from holdfast.errors import BadInput, BuildFailed, CorruptShard, HoldfastError
 from holdfast.kv.dataset import ValueKind, shard_schema
 from holdfast.kv.expression import Expression
 from holdfast.kv.keys import Key, KeySchema
 from holdfast.kv.pairs import pairs_to_batches
-from holdfast.kv.plan import BuildPlan, ShardReceipt
+from holdfast.kv.plan import ShardReceipt
 from holdfast.kv.publish import Build, Published, building
 from holdfast.kv.router import Router, check_rule
 from holdfast.kv.routing import ExpressionRouting, HashRouting, RangeRouting, Routing, check_shard_count
 from holdfast.kv.rows import OnDuplicate
 from holdfast.kv.source import MEMORY_BYTES_DEFAULT, ArrowRows, Source
 
-__all__ = ["publish_arrow", "publish_rows", "routing_for"]
+__all__ = ["publish_arrow", "publish_rows", "routing_for", "write_shards"]
 
 _WRITERS_MAX = 4
 
@@ -81,7 +81,11 @@ def publish_arrow(
             for batch in source:
                 build.check()
                 router.add(batch)
-            receipts = _write_shards(build, plan, router, writer=chain.by, progress=progress)
+
+            def write(number: int) -> ShardReceipt:
+                return plan.write_shard(number, router.sorted_rows(number), writer=chain.by)
+
+            receipts = write_shards(build, plan.shard_count, write, progress)
             bad = sum((receipt.report for receipt in receipts), router.report)
             if bad:
                 raise bad.error()
@@ -138,21 +142,23 @@ def _value_kind(value: str) -> ValueKind:
     return ValueKind(value)
 
 
-def _write_shards(
-    build: Build, plan: BuildPlan, router: Router, *, writer: str, progress: Progress
+def write_shards(
+    build: Build, count: int, write: Callable[[int], ShardReceipt], progress: Progress
 ) -> list[ShardReceipt]:
     """All shards, a few at a time: while one is sent, others are sorted. The first failure ends it."""
 
-    def write(number: int) -> ShardReceipt:
+    def checked(number: int) -> ShardReceipt:
         build.check()
         try:
-            return plan.write_shard(number, router.sorted_rows(number), writer=writer)
+            return write(number)
+        except CorruptShard:
+            raise  # it names the file
         except HoldfastError as error:
             raise _in_shard(number, error) from error
 
-    workers = max(1, min(_WRITERS_MAX, os.cpu_count() or 1, plan.shard_count))
+    workers = max(1, min(_WRITERS_MAX, os.cpu_count() or 1, count))
     with ThreadPoolExecutor(workers, "holdfast-build") as pool:
-        futures = [pool.submit(write, number) for number in range(plan.shard_count)]
+        futures = [pool.submit(checked, number) for number in range(count)]
         try:
             return _results(futures, progress)
         finally:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from holdfast.chain import Chain, InputPin, Manifest
 from holdfast.chain.handle import Progress, no_progress
 from holdfast.errors import BadInput, BadRows, Conflict, CorruptShard, SnapshotNotFound
+from holdfast.kv.build import write_shards
 from holdfast.kv.changes import ChangeCheck, as_changes, change_schema, check_delete_columns, check_upsert_columns
 from holdfast.kv.dataset import DataSet, Shard
 from holdfast.kv.merge import ShardMerge
@@ -72,14 +73,17 @@ def update_arrow(
             for batch in source:
                 update.build.check()
                 router.add(as_changes(batch, schema, deleted=deleted))
-        receipts, bad = [], router.report
-        for number in range(plan.shard_count):
-            update.build.check()
+        refused = [bool(router.report)]
+
+        def write(number: int) -> ShardReceipt:
             changes, stored = router.sorted_rows(number), base.dataset.shards[number]
-            write = not bad  # else what is wrong with the rest is still counted
-            receipts.append(write_changed_shard(plan, number, stored, changes, writer=chain.by, write=write))
-            bad += receipts[-1].report
-            progress(number + 1, plan.shard_count)
+            write = not any(refused)  # else what is wrong with the rest is still counted
+            receipt = write_changed_shard(plan, number, stored, changes, writer=chain.by, write=write)
+            refused.append(bool(receipt.report))
+            return receipt
+
+        receipts = write_shards(update.build, plan.shard_count, write, progress)
+        bad = sum((receipt.report for receipt in receipts), router.report)
         if bad:
             raise bad.error()
         return update.publish(receipts, inputs=inputs, custom=custom, tags=tags, why=why)
