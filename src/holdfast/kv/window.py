@@ -44,6 +44,8 @@ class Window:
 
     def pieces(self, starts: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.void]:
         """The `width` bytes from each start on, wherever that is."""
+        if not width or not len(starts):
+            return np.empty(len(starts), f"V{width}")
         every_byte = np.ndarray((len(self.u8) - width + 1,), f"V{width}", self.u8, strides=(1,))
         return every_byte[starts]
 
