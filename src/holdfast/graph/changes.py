@@ -9,17 +9,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import BadInput, BadRows
+from holdfast.graph.encoding import concat_edges, encode_edges, encoded_column, texts_of
 from holdfast.graph.merge import edge_numbers
 from holdfast.graph.records import SAMPLES_MAX, canonical_edges, canonical_nodes, edge_schema, node_schema
-from holdfast.graph.segment import segment_schema, sorted_edges, sorted_nodes
+from holdfast.graph.segment import sorted_edges, sorted_nodes
 from holdfast.graph.view import GraphView, edge_key, node_key, without
 
 __all__ = ["Changes", "Counts", "plan_changes"]
@@ -68,25 +69,22 @@ def plan_changes(
     if dangling not in {"refuse", "keep"}:
         raise BadInput(f"dangling={dangling!r}: use refuse or keep")
     put_nodes = _unique_nodes(canonical_nodes(node_schema().empty_table() if nodes is None else nodes))
-    put_edges = canonical_edges(edge_schema().empty_table() if edges is None else edges)
+    put_edges = encode_edges(canonical_edges(edge_schema().empty_table() if edges is None else edges))
     put_edges = _unique_edges(_with_files(put_edges, put_nodes, view))
     if files is not None:
         _check_files(put_nodes, put_edges, files)
-    ids = _column(put_nodes, "semantic_id")
+    ids = node_key(put_nodes)
     leaving = _leaving_nodes(view, ids, files, remove_nodes)
     leaving_edges = _leaving_edges(view, put_edges, files, remove_nodes, remove_edges)
-    node_rows, node_report = _differences(
-        "nodes", _with_old(view.nodes_by_id(ids), leaving), put_nodes, leaving, node_key
-    )
-    old_edges = view.edges_by_source(_column(put_edges, "source")) if len(put_edges) else edge_schema().empty_table()
-    edge_rows, edge_report = _differences(
-        "edges", _with_old(old_edges, leaving_edges), put_edges, leaving_edges, edge_key
-    )
     if dangling == "refuse":
         _check_ends(view, put_nodes, put_edges, leaving, leaving_edges)
+    old_nodes = pa.concat_tables([view.nodes_by_id(ids), leaving])
+    old_edges = pa.concat_tables([view.edges_by_source(texts_of(put_edges, "source")), leaving_edges])
+    node_rows, node_report = _differences("nodes", old_nodes, put_nodes, leaving, node_key)
+    edge_rows, edge_report = _differences("edges", old_edges, put_edges, leaving_edges, edge_key)
     return Changes(
         nodes=sorted_nodes(node_rows),
-        edges=sorted_edges(edge_rows) if len(edge_rows) else edge_rows,
+        edges=sorted_edges(edge_rows),
         hidden_nodes=sum(counts.removed + counts.changed for counts in node_report.values()),
         hidden_edges=sum(counts.removed + counts.changed for counts in edge_report.values()),
         report=node_report | edge_report,
@@ -103,7 +101,7 @@ def _leaving_nodes(view: GraphView, put_ids: pa.Array, files: pa.Array | None, r
         parts.append(view.nodes_by_file(files))
     if remove is not None and len(remove):
         found = view.nodes_by_id(remove)
-        absent = pc.invert(pc.is_in(remove, value_set=_column(found, "semantic_id")))
+        absent = pc.invert(pc.is_in(remove, value_set=node_key(found)))
         if pc.any(absent).as_py():
             samples = remove.filter(absent)[:SAMPLES_MAX].to_pylist()
             raise BadInput(f"nodes to remove that are not there: {', '.join(map(repr, samples))}")
@@ -126,7 +124,7 @@ def _leaving_edges(
         parts.append(view.edges_by_source(remove_nodes))
     if remove_edges is not None and len(remove_edges):
         wanted = canonical_edges(remove_edges)
-        known = view.edges_by_source(_column(wanted, "source"))
+        known = view.edges_by_source(texts_of(wanted, "source"))
         found = known.filter(pc.is_in(edge_key(known), value_set=edge_key(wanted)))
         if len(found) < len(_first_of_each(wanted, edge_key)):
             gone = without(wanted, edge_key, found)
@@ -140,32 +138,29 @@ def _leaving_edges(
 
 
 def _differences(
-    kind: str, old: pa.Table, put: pa.Table, leaving: pa.Table, key_of: object
+    kind: str, old: pa.Table, put: pa.Table, leaving: pa.Table, key_of: Callable[[pa.Table], pa.Array]
 ) -> tuple[pa.Table, dict[tuple[str, str, str], Counts]]:
     """The rows of the next segment: records that are new or different, and tombstones."""
-    assert callable(key_of)
-    if len(put) and len(old):
-        places = pc.index_in(key_of(put), value_set=key_of(old))
-    else:
-        places = pa.nulls(len(put), pa.int32())
+    places = (
+        pc.index_in(key_of(put), value_set=key_of(old)) if len(put) and len(old) else pa.nulls(len(put), pa.int32())
+    )
     known = places.is_valid().to_numpy(zero_copy_only=False)
     before = old.take(places.filter(pa.array(known)))
-    after = put.filter(pa.array(known))
+    after = _decoded(put.filter(pa.array(known)))
     differs = np.zeros(len(after), dtype=bool)
     for name in put.column_names:
         differs |= _differ(before.column(name), after.column(name))
     moved = _differ(before.column("type"), after.column("type")) | _differ(before.column("file"), after.column("file"))
-    added, changed = put.filter(pa.array(~known)), after.filter(pa.array(differs))
+    added, changed = put.filter(pa.array(~known)) if known.any() else put, after.filter(pa.array(differs))
     hidden = pa.concat_tables([leaving, before.filter(pa.array(moved))])
-    rows = pa.concat_tables([_marked(added, False), _marked(changed, False), _marked(hidden, True)])
+    parts = [_marked(added, False), _marked(changed, False), _marked(hidden, True)]
+    rows = pa.concat_tables(parts) if kind == "nodes" else concat_edges(parts)
     report: dict[tuple[str, str, str], Counts] = {}
     for table, what in ((added, "added"), (leaving, "removed"), (changed, "changed")):
         for file, type_, count in _counted(table):
             found = report.get((kind, file, type_), Counts())
-            numbers = {name: getattr(found, name) for name in Counts.__dataclass_fields__}
-            report[kind, file, type_] = Counts(**(numbers | {what: numbers[what] + count}))
-    schema = segment_schema("nodes" if kind == "nodes" else "edges")
-    return rows.cast(schema), report
+            report[kind, file, type_] = replace(found, **{what: getattr(found, what) + count})
+    return rows, report
 
 
 def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -177,10 +172,16 @@ def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[tuple[in
 
 
 def _counted(table: pa.Table) -> list[tuple[str, str, int]]:
+    """How many rows there are of each file and type."""
     if not len(table):
         return []
-    grouped = table.select(["file", "type"]).group_by(["file", "type"]).aggregate([([], "count_all")])
-    return [(row["file"], row["type"], row["count_all"]) for row in grouped.to_pylist()]
+    (files, file_codes), (types, type_codes) = (encoded_column(table, name) for name in ("file", "type"))
+    numbers, counts = np.unique(file_codes.astype(np.int64) * len(types) + type_codes, return_counts=True)
+    file_texts, type_texts = files.to_pylist(), types.to_pylist()
+    return [
+        (file_texts[number // len(types)], type_texts[number % len(types)], count)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -190,17 +191,21 @@ def _check_ends(
     view: GraphView, put_nodes: pa.Table, put_edges: pa.Table, leaving: pa.Table, leaving_edges: pa.Table
 ) -> None:
     """BadRows for edges that would point to, or come from, nothing."""
-    ends = pc.unique(pa.concat_arrays([pc.unique(put_edges.column(name)) for name in ("source", "target")]))
-    fresh = _column(put_nodes, "semantic_id")
-    asked = ends.filter(pc.invert(pc.is_in(ends, value_set=fresh)))
-    gone = _column(leaving, "semantic_id")
-    there = _column(view.nodes_by_id(asked), "semantic_id")
+    ends = pc.unique(pa.concat_arrays([texts_of(put_edges, name) for name in ("source", "target")]))
+    asked = ends.filter(pc.invert(pc.is_in(ends, value_set=node_key(put_nodes))))
+    gone = node_key(leaving)
+    there = node_key(view.nodes_by_id(asked))
     there = there.filter(pc.invert(pc.is_in(there, value_set=gone)))
     nowhere = asked.filter(pc.invert(pc.is_in(asked, value_set=there)))
-    bad = [put_edges.slice(0, 0)]
+    bad = [edge_schema().empty_table()]
     if len(nowhere):
-        sources, targets = (pc.is_in(put_edges.column(name), value_set=nowhere) for name in ("source", "target"))
-        bad.append(put_edges.filter(pc.or_(sources, targets)))
+        bad.append(
+            _decoded(
+                put_edges.filter(
+                    pa.array(_having(put_edges, "source", nowhere) | _having(put_edges, "target", nowhere))
+                )
+            )
+        )
     if len(gone):
         touching = (view.edges_by_target(gone), view.edges_by_source(gone))
         bad.extend(without(without(edges, edge_key, leaving_edges), edge_key, put_edges) for edges in touching)
@@ -214,7 +219,7 @@ def _check_ends(
 
 def _check_files(nodes: pa.Table, edges: pa.Table, files: pa.Array) -> None:
     for what, table in (("node", nodes), ("edge", edges)):
-        outside = table.filter(pc.invert(pc.is_in(table.column("file"), value_set=files.cast(pa.string()))))
+        outside = table.filter(pa.array(~_having(table, "file", files)))
         if len(outside):
             raise BadInput(
                 f"{len(outside)} {what}s belong to other files than those replaced, such as "
@@ -266,38 +271,44 @@ def _unique_edges(edges: pa.Table) -> pa.Table:
 
 def _with_files(edges: pa.Table, nodes: pa.Table, view: GraphView) -> pa.Table:
     """An edge without a file belongs to its source's."""
-    missing = pc.equal(edges.column("file"), "").combine_chunks()
-    if not len(edges) or not pc.any(missing).as_py():
+    files, file_codes = encoded_column(edges, "file")
+    missing = np.array([text == "" for text in files.to_pylist()], dtype=bool)[file_codes]
+    if not missing.any():
         return edges
-    sources = _column(edges, "source").dictionary_encode()
-    known = pa.concat_tables([nodes, view.nodes_by_id(sources.dictionary)])
-    places = pc.index_in(sources.dictionary, value_set=_column(known, "semantic_id"))
-    files = pc.fill_null(_column(known, "file").take(places), "")
-    chosen = pc.if_else(missing, files.take(sources.indices), _column(edges, "file"))
-    return edges.set_column(edges.schema.get_field_index("file"), edge_schema().field("file"), chosen)
+    sources, source_codes = encoded_column(edges, "source")
+    known = pa.concat_tables([nodes, view.nodes_by_id(sources)])
+    places = pc.index_in(sources, value_set=node_key(known))
+    found, found_codes = encoded_column(known, "file")
+    names = pa.concat_arrays([files, found.cast(files.type), pa.array([""], files.type)])
+    of_source = np.full(len(sources), len(names) - 1, np.int64)
+    valid = places.is_valid().to_numpy(zero_copy_only=False)
+    of_source[valid] = len(files) + found_codes[places.drop_null().to_numpy()]
+    chosen = np.where(missing, of_source[source_codes], file_codes).astype(np.int32)
+    column = pa.DictionaryArray.from_arrays(pa.array(chosen), names).dictionary_decode().dictionary_encode()
+    return edges.set_column(edges.schema.get_field_index("file"), pa.field("file", column.type, nullable=False), column)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _with_old(found: pa.Table, leaving: pa.Table) -> pa.Table:
-    return pa.concat_tables([found, leaving])
+def _having(table: pa.Table, name: str, values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which rows have one of some values; asked once per different text."""
+    texts, codes = encoded_column(table, name)
+    flags = pc.is_in(texts, value_set=values.cast(texts.type)).to_numpy(zero_copy_only=False)
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = flags[codes] if len(flags) else np.zeros(len(table), dtype=bool)
+    return found
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
-    whole = table.column(name).combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+def _decoded(table: pa.Table) -> pa.Table:
+    """Texts instead of numbers into a dictionary: for the few rows that are compared one with another."""
+    return table.cast(node_schema() if "semantic_id" in table.column_names else edge_schema())
 
 
-def _first_of_each(table: pa.Table, key_of: object) -> pa.Table:
+def _first_of_each(table: pa.Table, key_of: Callable[[pa.Table], pa.Array]) -> pa.Table:
     """One row of each key, in order."""
-    assert callable(key_of)
     if len(table) < 2:
         return table
-    if key_of is edge_key:
-        codes = edge_numbers(table)  # the same distinctions, without making a text of each
-    else:
-        codes = key_of(table).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    codes = key_of(table).dictionary_encode().indices.to_numpy(zero_copy_only=False)
     _, first = np.unique(codes, return_index=True)
     return table if len(first) == len(table) else table.take(pa.array(np.sort(first)))
 

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from holdfast.chain import Artifact
 from holdfast.codec import Fields
 from holdfast.errors import BadInput, CorruptRecord, CorruptShard, ObjectNotFound, UnsupportedFormat
+from holdfast.graph.encoding import encoded_column
 from holdfast.graph.records import edge_schema, node_schema
 from holdfast.graph.zone_map import ZoneMap
 from holdfast.storage.objects import ObjectStore
@@ -114,16 +115,19 @@ def encode_segment(
         raise BadInput("a segment has at least one row")
     sink = io.BytesIO()
     texts = ("semantic_id", "name") if kind == "nodes" else ("source",)
-    pq.write_table(
-        table.cast(segment_schema(kind)),
+    schema = segment_schema(kind)
+    with pq.ParquetWriter(
         sink,
+        schema,
         compression="zstd",
-        row_group_size=ROW_GROUP_ROWS,
         write_page_checksum=True,
         use_dictionary=[name for name in table.column_names if name not in (*texts, "metadata", "tombstone")],
         column_encoding=dict.fromkeys(texts, "DELTA_BYTE_ARRAY"),
         store_schema=False,
-    )
+    ) as writer:
+        for start in range(0, len(table), ROW_GROUP_ROWS):
+            # As plain text: from a dictionary, every row group would be given the whole of it.
+            writer.write_table(table.slice(start, ROW_GROUP_ROWS).cast(schema), row_group_size=ROW_GROUP_ROWS)
     data = sink.getvalue()
     tombstones = pc.sum(table.column("tombstone")).as_py() or 0
     return data, SegmentDescriptor(
@@ -166,21 +170,18 @@ def sorted_nodes(table: pa.Table) -> pa.Table:
 def sorted_edges(table: pa.Table) -> pa.Table:
     """By source, type and target. Texts are ranked once and numbers are sorted: Arrow's own sort of three columns of
     text takes ten times as long."""
-    ranks = [_ranks(table.column(name)) for name in ("source", "type", "target")]
+    if len(table) < 2:
+        return table
+    ranks = [_ranks(table, name) for name in ("source", "type", "target")]
     tombstone = ~table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False)
     order = np.lexsort((tombstone, ranks[2], ranks[1], ranks[0]))
     return table.take(pa.array(order))
 
 
-def _ranks(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    encoded = column.combine_chunks().dictionary_encode() if not _is_encoded(column) else column.unify_dictionaries()
-    whole = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    order = pc.sort_indices(whole.dictionary).to_numpy()
+def _ranks(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    texts, codes = encoded_column(table, name)
+    order = pc.sort_indices(texts).to_numpy()
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    ranks: np.ndarray[tuple[int], np.dtype[np.int64]] = rank[whole.indices.to_numpy(zero_copy_only=False)]
+    ranks: np.ndarray[tuple[int], np.dtype[np.int64]] = rank[codes]
     return ranks
-
-
-def _is_encoded(column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_dictionary(column.type))

@@ -6,6 +6,7 @@ number behind all nodes, and no record.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -81,9 +82,11 @@ class GraphSnapshot:
         """First by the text that must be in it, for all at once; only what is left is parsed."""
         texts = self.nodes.column("metadata").take(pa.array(places))
         maybe = np.ones(len(places), dtype=bool)
-        for attribute in wanted:
-            quoted = orjson.dumps(attribute).decode()
-            has = pc.fill_null(pc.match_substring(texts, quoted), False)
+        for attribute, value in wanted.items():
+            pattern = re.escape(orjson.dumps(attribute).decode())
+            if isinstance(value, int | bool):  # spelled in one way only; texts may be escaped in several
+                pattern += r"\s*:\s*" + re.escape(orjson.dumps(value).decode())
+            has = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
             maybe &= has.combine_chunks().to_numpy(zero_copy_only=False)
         left = np.flatnonzero(maybe)
         parsed = texts.take(pa.array(left)).to_pylist()

@@ -88,8 +88,8 @@ class LayeredView:
         node_keys, edge_keys = node_key(nodes), edge_key(edges)
         after._touched_nodes = pc.unique(pa.concat_arrays([self._touched_nodes, node_keys]))
         after._touched_edges = pc.unique(pa.concat_arrays([self._touched_edges, edge_keys]))
-        after._nodes = pa.concat_tables([without(self._nodes, node_key, node_keys), _put(nodes)])
-        after._edges = pa.concat_tables([without(self._edges, edge_key, edge_keys), _put(edges)])
+        after._nodes = pa.concat_tables([without(self._nodes, node_key, node_keys), _put(nodes, node_schema())])
+        after._edges = pa.concat_tables([without(self._edges, edge_key, edge_keys), _put(edges, edge_schema())])
         return after
 
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
@@ -118,7 +118,7 @@ class LayeredView:
 
 
 def edge_key(edges: pa.Table) -> pa.Array:
-    """One value per edge, equal only for the same source, target and type: the texts, two of them behind their length."""
+    """One value per edge, the same only for the same source, target and type: the texts, two behind their length."""
     source, target, kind = (_texts(edges.column(name)).cast(pa.large_binary()) for name in ("source", "target", "type"))
     return pc.binary_join_element_wise(_length(source), source, _length(target), target, kind, _SEPARATOR)
 
@@ -149,9 +149,9 @@ def _having(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
     return table.filter(pc.is_in(table.column(column), value_set=values.cast(pa.string())))
 
 
-def _put(rows: pa.Table) -> pa.Table:
+def _put(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The records among a segment's rows: what is no tombstone."""
-    return rows.filter(pc.invert(rows.column("tombstone"))).drop_columns(["tombstone"])
+    return rows.filter(pc.invert(rows.column("tombstone"))).select(schema.names).cast(schema)
 
 
 def _with_dictionary_value(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
