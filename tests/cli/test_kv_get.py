@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.kv import publish_rows
 from tests.cli.kv_data import make_blobs, make_documents, make_prices, make_users
 from tests.cli.support import DataSet, Program, environment
 
@@ -132,6 +133,19 @@ def test_multiget_answers_in_the_order_asked_and_names_what_is_missing(holdfast:
         {"key": 77, "found": False, "value": None},
     ]
     assert (data["ref"], data["found_count"], data["missing_count"]) == (people.refs()[0], 1, 1)
+
+
+def test_rows_of_many_columns_are_printed_as_blocks_that_fit_a_terminal(
+    holdfast: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    wide = DataSet(tmp_path / "wide")
+    row = {f"column_{number}": "x" * 100 for number in range(30)}
+    publish_rows(wide.chain, [(1, row), (2, row)], key_names=("id",))
+    lines = holdfast("multiget", wide, "2", "1").out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("id ")] == ["2", "1"]
+    assert max(map(len, lines)) == 80
+    assert sum(line.startswith("column_29 ") for line in lines) == 2
 
 
 def test_keys_come_from_a_file_or_from_the_standard_input(

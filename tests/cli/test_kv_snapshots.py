@@ -72,6 +72,15 @@ def test_a_snapshot_that_is_not_there_is_exit_code_three(holdfast: Program, peop
     assert "is negative" in holdfast.fails(words[0], people, *words[1:], "--offset", "-1", code=2)
 
 
+def test_rollback_refuses_a_ref_that_does_not_exist_and_moves_nothing(holdfast: Program, people: DataSet) -> None:
+    """K21, K26: the pointer never leaves what was published."""
+    before = people.listing()
+    for ref in (people.refs()[0].replace("build-3", "build-9"), people.refs()[0].replace("2026", "2025")):
+        assert "was ever visible" in holdfast.fails("rollback", people, "--ref", ref, code=3)
+    assert people.listing() == before
+    assert holdfast("info", people, "--json").data["ref"] == people.refs()[0]
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_command_prints_one_document_of_a_stable_shape(
     holdfast: Program, people: DataSet, words: list[str]

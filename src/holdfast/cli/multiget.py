@@ -11,7 +11,7 @@ import click
 
 from holdfast.cli.failures import EXIT_NOT_FOUND
 from holdfast.cli.kv import KvCommand, Look, reading_options, several_keys, where_options
-from holdfast.cli.output import Column, Line, Part, Table, View
+from holdfast.cli.output import Column, Facts, Line, Part, Table, View
 from holdfast.cli.session import current_session
 from holdfast.cli.values import json_value, key_text, value_text
 from holdfast.cli.words import count
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _MISSING_NAMED_MAX = 20
+_TABLE_COLUMNS_MAX = 9
+"""With more, not even shortened cells fit a terminal of eighty columns."""
 
 
 @click.command(name="multiget", cls=KvCommand)
@@ -97,10 +99,15 @@ def _lines(name: str) -> list[str]:
 
 
 def _parts(dataset: DataSet, found: list[tuple[Key, object]], missing: list[Key]) -> list[Part]:
-    """A table with a column for each of the values', then what is not there."""
+    """A table, or a block for each row where a table would be too wide; then what is not there."""
     parts: list[Part] = []
-    if found:
-        columns = [Column(title=value_text(name), keep="middle", least=6) for name in dataset.schema.names]
+    names = dataset.schema.names
+    if len(names) > _TABLE_COLUMNS_MAX:
+        for key, value in found:
+            pairs = zip(map(value_text, names), _cells(dataset, key, value), strict=True)
+            parts += [Facts(list(pairs)), Line("")]
+    elif found:
+        columns = [Column(title=value_text(name), keep="middle", least=6) for name in names]
         parts.append(Table(columns, [_cells(dataset, key, value) for key, value in found]))
     if missing:
         named = " ".join(map(key_text, missing[:_MISSING_NAMED_MAX]))
