@@ -352,7 +352,7 @@ def test_a_read_only_cache_serves_what_it_has_and_says_so_otherwise(
     def touched(path: object, *rest: object, **named: object) -> None:
         if read_only.is_set():
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        really_touch(path, *rest, **named)  # type: ignore[call-overload]
+        really_touch(path, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", opened)
     monkeypatch.setattr(os, "utime", touched)

@@ -243,7 +243,8 @@ def test_a_refresh_to_a_bad_snapshot_keeps_the_old_one(
         assert reader.refresh() is Refreshed.KEPT
         assert reader.get(7) == {"version": 1, "own": 7}
         health = reader.health()
-        assert (health.manifest_id, health.head_id, health.staleness_s) == (0, 1, pytest.approx(30))
+        assert (health.manifest_id, health.head_id) == (0, 1)
+        assert health.staleness_s == pytest.approx(30)
         assert only_shard(bad).path in health.skipped[0]
         overwrite(store, bad.commit.manifest_path, b"{")
         assert reader.refresh() is Refreshed.KEPT

@@ -125,6 +125,7 @@ class _Serving(Generic[_T]):
         self._close_resource = close
         self._max_fallback_attempts = max_fallback_attempts
         self._state: _State[_T] | None = None
+        self._closed = False
         self._head_id: int | None = None
         self._head_at: datetime | None = None
         self._checked_at = handle.clock.now()
@@ -142,6 +143,9 @@ class _Serving(Generic[_T]):
         self._state = _State(found, self._close_resource)
         if old is not None:
             old.retire()
+        if self._closed:  # while this was being fetched
+            self.close()
+            self._current()
 
     def _see_head(self, found: Found) -> None:
         if found.pointer is not None and found.pointer.publishing != "legacy":
@@ -199,7 +203,8 @@ class _Serving(Generic[_T]):
         )
 
     def close(self) -> None:
-        """Stop serving. Borrowers may finish."""
+        """Stop serving, for good. Borrowers may finish."""
+        self._closed = True
         state, self._state = self._state, None
         if state is not None:
             state.retire()

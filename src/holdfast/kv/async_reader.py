@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from holdfast.chain import AsyncChainReader, Chain, Manifest, Refreshed
-from holdfast.errors import CorruptShard
+from holdfast.errors import CorruptShard, ReaderStateError
 from holdfast.kv.cache import ShardCache
 from holdfast.kv.direct_snapshot import AsyncDirectLoader, AsyncDirectSnapshot
 from holdfast.kv.keys import Key
@@ -128,11 +128,13 @@ class AsyncShardedReader(Serving):
         source = self._source
         assert source is not None
         async with self._refreshing:
-            done = source.refresh() if isinstance(source, Pinned) else await source.refresh()
-            if self._opened is None:
-                source.close()  # this reader was closed meanwhile
-            else:
-                self._serve()
+            try:
+                done = source.refresh() if isinstance(source, Pinned) else await source.refresh()
+            except ReaderStateError:
+                self._current()  # closed meanwhile: say so in this reader's own words
+                raise
+            self._current()
+            self._serve()
             return done
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from holdfast.chain import Chain, ChainReader, Refreshed
-from holdfast.errors import CorruptShard, ReaderClosed
+from holdfast.errors import CorruptShard, ReaderClosed, ReaderStateError
 from holdfast.kv.cache import ShardCache
 from holdfast.kv.direct_snapshot import DirectLoader
 from holdfast.kv.keys import Key
@@ -156,8 +156,6 @@ class ShardedReader(Serving):
 class ConcurrentShardedReader(ShardedReader):
     """The same for any number of threads. Nobody waits for a refresh but those who ask for one."""
 
-    _refreshing: threading.Lock
-
     def __init__(
         self,
         chain: Chain,
@@ -169,7 +167,8 @@ class ConcurrentShardedReader(ShardedReader):
         check_shards: bool,
     ) -> None:
         self._refreshing = threading.Lock()
-        self._closing = False
+        self._serving = threading.Lock()
+        self._closed = False
         super().__init__(
             chain,
             mode=mode,
@@ -182,14 +181,21 @@ class ConcurrentShardedReader(ShardedReader):
     def refresh(self) -> Refreshed:
         """As `ShardedReader.refresh`; one at a time, so that what is served never goes backwards."""
         with self._refreshing:
-            done = super().refresh()
-            if self._closing:
-                super().close()
-            return done
+            try:
+                return super().refresh()
+            except ReaderStateError:
+                self._current()  # closed meanwhile: say so in this reader's own words
+                raise
 
     def close(self) -> None:
-        self._closing = True
-        super().close()
+        with self._serving:
+            self._closed = True
+            super().close()
+
+    def _serve(self) -> None:
+        with self._serving:
+            if not self._closed:
+                super()._serve()
 
 
 def _getter(opened: Opened[Any]) -> Get:
