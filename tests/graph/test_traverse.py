@@ -200,14 +200,14 @@ def test_what_cannot_be_right_is_refused_by_name(call: Callable[[Adjacency], obj
 
 
 def test_what_one_query_has_seen_is_new_to_the_next_however_many_there_are() -> None:
-    """A stamp has 255 values; the 256th query must not take the first one's nodes for its own."""
-    model = random_model(1, 60, 90)
-    adjacency = model.adjacency()
-    expected = [model.breadth_first([start], None, None) for start in range(60)]
+    """A stamp has 255 values: when they begin again, no node may still bear one from the last time."""
+    marks = VisitedMarks(10)
+    once, often = np.array([7], dtype=np.int32), np.array([0], dtype=np.int32)
     with sets_up_to(0):
-        for number in range(600):
-            assert listed(breadth_first(adjacency, [number % 60])) == expected[number % 60]
-    assert adjacency.marks.idle_count == 1
+        for number in range(3 * 255):
+            with Seen(marks) as seen:
+                assert seen.take_new(often if number % 255 else once).tolist() == [0]
+    assert marks.idle_count == 1
 
 
 def test_stamps_go_back_when_a_query_fails() -> None:
