@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.kv.plan import ShardReceipt
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["BuildProgress", "ProgressTold", "Tally", "Watch", "is_connect", "terminal_progress"]
 
@@ -155,6 +156,9 @@ class Watch:
 @contextmanager
 def terminal_progress(console: Console | None = None) -> Iterator[ProgressTold]:
     """A line on the terminal that grows with the build; nothing where standard error is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
     screen = console or Console(stderr=True)
     bar = Progress(
         TextColumn("{task.fields[shards]}"),

@@ -111,26 +111,22 @@ class CheckedRows:
             named, hashes = filtered.select(range(filtered.num_columns - 1)), filtered.columns[-1]
         if named.num_rows == 0:
             return None
-        stored = plan.rows(self._canonical(named), hashes.to_numpy().view(np.uint64))
+        self._check_text(named)
+        stored = plan.rows(named, hashes.to_numpy().view(np.uint64))
         self._check_routing(stored)
         return stored
 
-    def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The key's columns as shards store them; WrongKeyType names a value that its kind cannot hold."""
-        arrays = list(batch.columns)
+    def _check_text(self, batch: pa.RecordBatch) -> None:
+        """Spark lets any bytes be text; Arrow and readers do not."""
         for index, column in enumerate(self._plan.key.columns):
-            array = arrays[index]
+            if column.kind is not KeyKind.TEXT:
+                continue
             try:
-                if column.kind is KeyKind.TEXT:
-                    array.validate(full=True)  # Spark lets any bytes be text
-                arrays[index] = column.canonical(array)
+                batch.column(index).validate(full=True)
             except pa.ArrowInvalid as error:
-                sample = next((v for v in array.to_pylist() if not isinstance(v, bytes) or len(v) != 16), None)
-                shown = f", such as {sample!r:.60}" if column.kind is KeyKind.UUID else ""
                 raise WrongKeyType(
-                    f"key column {column.name!r} has values that are no {column.kind}{shown}: {error}"
+                    f"key column {column.name!r} has text that is no UTF-8 ({error}); cast the column to binary"
                 ) from None
-        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
     def _check_routing(self, rows: SortedRows) -> None:
         """A row in another shard than readers look for it would be lost, so each is checked; hashes by a few."""

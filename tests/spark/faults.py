@@ -1,0 +1,56 @@
+"""Stores that fail inside executors, in the ways that stores do. The root of the repository is on executors' path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+from pyspark import TaskContext
+
+from holdfast.errors import StoreFull, StoreUnavailable
+from holdfast.storage import LocalStore
+from holdfast.storage.objects import ObjectInfo
+
+Fault = Callable[[int, int], Exception | None]
+"""From a shard's number and the number of the attempt to what goes wrong."""
+
+
+class FailingStore(LocalStore):
+    """A store on the file system whose uploads fail as the fault says, after the bytes were sent."""
+
+    __slots__ = ("_fault", "_place")
+
+    def __init__(self, path: Path, fault: Fault) -> None:
+        super().__init__(path, durable=False)
+        self._place = path
+        self._fault = fault
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Path, Fault]]:  # type: ignore[override]
+        return type(self), (self._place, self._fault)
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> ObjectInfo:
+        context = TaskContext.get()
+        if context is None:
+            return super().upload(key, chunks)
+        error = self._fault(context.partitionId(), context.attemptNumber())
+        info = super().upload(key, chunks)
+        if error is not None:
+            raise error
+        return info
+
+
+def full_at_shard_2(shard: int, attempt: int) -> Exception | None:
+    return StoreFull("no space is left on the device") if shard == 2 else None
+
+
+def unavailable_at_shard_1(shard: int, attempt: int) -> Exception | None:
+    return StoreUnavailable("the store did not answer within 60 s") if shard == 1 else None
+
+
+def unavailable_at_first(shard: int, attempt: int) -> Exception | None:
+    return StoreUnavailable("the store did not answer within 60 s") if attempt == 0 else None
+
+
+def broken_at_shard_3(shard: int, attempt: int) -> Exception | None:
+    return OSError(5, "Input/output error") if shard == 3 else None
