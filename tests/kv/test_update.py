@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from holdfast.chain import Chain, open_chain
-from holdfast.errors import BadInput, BadRows, SnapshotNotFound
-from holdfast.kv import DataSet, publish_arrow, publish_rows, update_arrow
+from holdfast.errors import BadInput, BadRows, CorruptShard, SnapshotNotFound
+from holdfast.kv import DataSet, SortedRows, publish_arrow, publish_rows, update_arrow
+from holdfast.kv.stored_rows import StoredRows
 from holdfast.testing.faulty import CountingStore
 from tests.chain.publishing import ChainFactory, keys_below
 from tests.kv.updating import dataset_of, ids_of, manifest_of, paths_of, stored_rows, table_of
@@ -311,6 +314,18 @@ def test_a_data_set_of_another_kind_is_not_updated(chain: Chain) -> None:
     refused(chain, BadInput, "no column 'other'", upserts=pa.table({"key": [b"x"], "value": [b"y"], "other": [1]}))
     update_arrow(chain, upserts=pa.table({"key": [b"\xff"], "value": [b"c"]}), deletes=pa.array([b"\x00"]))
     assert dataset_of(chain).row_count == 1
+
+
+def test_rows_that_got_lost_on_the_way_end_an_update(chain: Chain, by_range: dict[int, str | None]) -> None:
+    """K9: what is written has as many rows as the base, plus what was added, minus what was deleted, or nothing is."""
+    read = StoredRows.rows
+
+    def careless(self: StoredRows, start: int = 0, end: int | None = None) -> Iterator[SortedRows]:
+        for batch, hashes in read(self, start, end):
+            yield SortedRows(batch.slice(0, len(hashes) - 1), hashes[:-1])
+
+    with patch.object(StoredRows, "rows", careless):
+        refused(chain, CorruptShard, "of its 250 rows, 1 deleted and 0 added leave", deletes=ids_of(7))
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
