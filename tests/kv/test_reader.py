@@ -287,6 +287,23 @@ def test_a_place_without_a_data_set_is_said_to_be_one(tmp_path: Path, chain_fact
         pass
 
 
+@pytest.mark.parametrize("store_kind", ["memory"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_key_that_is_routed_outside_all_shards_is_a_miss_and_its_shard_is_unknown(
+    chain: Chain, tmp_path: Path, mode: str
+) -> None:
+    """K18, K3: nothing can be there, so a look-up misses; who asks for the shard is told that there is none."""
+    table = pa.table({"id": pa.array(range(4), pa.int64()), "v": ["a", "b", "c", "d"]})
+    publish_arrow(chain, table, key="id", shards=4, route="id")
+    with ShardedReader.open(chain, mode=mode, cache=tmp_path / "cache") as reader:
+        assert [reader.get(key) for key in (3, 4, -1)] == [{"v": "d"}, None, None]
+        assert reader.multi_get([0, 9, -9]) == {0: {"v": "a"}}
+        assert reader.route_key(9) == 9
+        for key in (9, -9):
+            with pytest.raises(UnknownShard, match="0 to 3"):
+                reader.shard_for_key(key)
+
+
 @pytest.mark.parametrize("store_kind", ["file"])
 def test_a_reader_opens_a_url(chain: Chain, published: Published) -> None:
     """K14: a URL is all it takes; files of this machine are served where they are."""

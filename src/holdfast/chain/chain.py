@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from holdfast.chain import collect as collecting
 from holdfast.chain import commit, history, purge, reconcile, tags
@@ -226,6 +226,24 @@ class Chain:
         """The read half for asyncio: `load_current`, `load_manifest`, `list_manifests`."""
         return AsyncHistory(self.handle, self._async_records())
 
+    @overload
+    async def async_reader(
+        self,
+        load: Callable[[Manifest], Awaitable[_T]],
+        *,
+        records: AsyncObjectReader | None = ...,
+        max_fallback_attempts: int = ...,
+    ) -> AsyncChainReader[_T]: ...
+
+    @overload
+    async def async_reader(
+        self,
+        load: Callable[[Manifest], _T],
+        *,
+        records: AsyncObjectReader | None = ...,
+        max_fallback_attempts: int = ...,
+    ) -> AsyncChainReader[_T]: ...
+
     async def async_reader(
         self,
         load: Callable[[Manifest], _T | Awaitable[_T]],
@@ -233,6 +251,7 @@ class Chain:
         records: AsyncObjectReader | None = None,
         max_fallback_attempts: int = 3,
     ) -> AsyncChainReader[_T]:
+        """The same for asyncio; `load` may be a coroutine function."""
         return await AsyncChainReader.open(
             self.handle, records or self._async_records(), load=load, max_fallback_attempts=max_fallback_attempts
         )

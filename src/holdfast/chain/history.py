@@ -36,6 +36,7 @@ __all__ = [
     "history",
     "load_current",
     "load_move_target",
+    "require_pointer",
     "resolve",
     "set_current",
 ]

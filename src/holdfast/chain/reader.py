@@ -37,7 +37,7 @@ from holdfast.chain.serving import (
 from holdfast.errors import Damaged, ReaderStateError
 from holdfast.storage.objects import AsyncObjectReader
 
-__all__ = ["AsyncChainReader", "ChainReader", "ReaderStatus", "Refreshed", "Served"]
+__all__ = ["AsyncChainReader", "ChainReader", "ReaderStatus", "Refreshed", "Served", "visible_since"]
 
 FALLBACK_ATTEMPTS_DEFAULT = 3
 
@@ -155,7 +155,7 @@ class _Serving(Generic[_T]):
 
     def _see_pointer(self, pointer: Pointer) -> None:
         if pointer.publishing != "legacy":
-            self._head_id, self._head_at = pointer.manifest_id, _visible_since(pointer)
+            self._head_id, self._head_at = pointer.manifest_id, visible_since(pointer)
 
     def _keep(self, error: Damaged) -> Refreshed:
         _log.warning("refresh kept snapshot %s: %s", self._current().found.manifest.manifest_id, error)
@@ -214,7 +214,7 @@ def _nothing(resource: object) -> None:
     del resource
 
 
-def _visible_since(pointer: Pointer) -> datetime:
+def visible_since(pointer: Pointer) -> datetime:
     """When the pointer came to what it names.
 
     Writes that left it there, such as the collector's, do not make it younger.

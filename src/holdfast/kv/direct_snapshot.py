@@ -183,4 +183,4 @@ def _check_size(shard: Shard, size: int | None) -> None:
 
 def _missing(path: str) -> CorruptShard:
     """A missing file is damage, never an empty shard (K26)."""
-    return CorruptShard(path, "the file is missing")
+    return CorruptShard(path, "the file is missing (if its snapshot was collected meanwhile, refresh)")

@@ -6,13 +6,14 @@ that the snapshot before had too stay mapped.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import ref as weak
 
 from holdfast.chain import Manifest
-from holdfast.errors import CorruptShard
+from holdfast.errors import CorruptShard, StoreUnavailable
 from holdfast.kv.cache import ShardCache
 from holdfast.kv.dataset import DataSet, Shard
 from holdfast.kv.mapped import MappedShard
@@ -82,11 +83,9 @@ class MappedLoader:
         for _ in range(FETCH_ATTEMPTS_MAX):
             path = self._cache.fetch(self._store, shard)
             try:
-                return _open(path, dataset, shard)
-            except FileNotFoundError:
-                continue  # another process made room just now
-            except CorruptShard:
-                if discarded:
+                return _map_file(path, dataset, shard)
+            except CorruptShard:  # or another process has made room by removing it just now
+                if discarded and path.exists():
                     raise
                 self._cache.discard(shard)
                 discarded = True
@@ -107,24 +106,25 @@ def _snapshot(dataset: DataSet, mapped: Mapping[str, MappedShard]) -> MappedSnap
     return MappedSnapshot(dataset, [None if s is None else Path(s.path) for s in dataset.shards], known=mapped)
 
 
-def _open(path: Path, dataset: DataSet, shard: Shard) -> MappedShard:
-    if (size := path.stat().st_size) != shard.byte_size:
-        raise CorruptShard(shard.path, f"it has {size} bytes, and the manifest says {shard.byte_size}")
-    return MappedShard(
-        path,
-        name=shard.path,
-        schema=dataset.schema,
-        key=dataset.key,
-        row_count=shard.row_count,
-        fingerprint=shard.fingerprint,
-    )
-
-
 def _map_file(path: Path, dataset: DataSet, shard: Shard) -> MappedShard:
     """A missing file is damage, never an empty shard (K26)."""
     try:
-        return _open(path, dataset, shard)
+        if (size := path.stat().st_size) != shard.byte_size:
+            raise CorruptShard(shard.path, f"it has {size} bytes, and the manifest says {shard.byte_size}")
+        return MappedShard(
+            path,
+            name=shard.path,
+            schema=dataset.schema,
+            key=dataset.key,
+            row_count=shard.row_count,
+            fingerprint=shard.fingerprint,
+        )
     except (FileNotFoundError, NotADirectoryError):
         raise CorruptShard(shard.path, "the file is missing") from None
     except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise StoreUnavailable(
+                f"{len(dataset.shards)} shards are more files than this process may open: raise the limit "
+                "(ulimit -n), or open with mode='direct'"
+            ) from error
         raise local_io.translate(error, shard.path) from error

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from holdfast.chain import Chain, Manifest, Move, ReaderStatus, Refreshed, open_chain
-from holdfast.chain.history import load_move_target
+from holdfast.chain import Chain, Manifest, ReaderStatus, Refreshed, open_chain
+from holdfast.chain.history import load_move_target, require_pointer, resolve
+from holdfast.chain.reader import visible_since
+from holdfast.chain.tags import find_snapshot
 from holdfast.errors import BadInput, NotAChain
 
 __all__ = ["Found", "Pinned", "Which", "chain_at"]
@@ -49,23 +51,21 @@ class Which:
 
     def find(self, chain: Chain) -> Found:
         """The snapshot that is named, from the history: one that was never visible is not there (S11)."""
-        move = chain.find(ref=self.ref, run_id=self.run_id, offset=self.offset, tag=self.tag, at=self.at)
-        head = _head(chain, move)
+        handle = chain.handle
+        pointer = require_pointer(handle).pointer
+        if self.tag is not None:
+            move = find_snapshot(handle, pointer, *self.tag)
+        else:
+            move = resolve(handle, pointer, ref=self.ref, run_id=self.run_id, offset=self.offset, at=self.at)
         return Found(
-            manifest=load_move_target(chain.handle, move),
+            manifest=load_move_target(handle, move),
             manifest_path=move.manifest_path,
-            head_id=head.target_id,
-            head_at=head.at,
+            head_id=pointer.manifest_id,
+            head_at=visible_since(pointer),
         )
 
 
 _HEAD = Which()
-
-
-def _head(chain: Chain, chosen: Move) -> Move:
-    """The move that made the visible snapshot visible; no second look where that was the one chosen."""
-    current = chain.current()
-    return chosen if current is None or current.manifest_id == chosen.target_id else chain.find()
 
 
 def chain_at(place: str | Chain) -> Chain:
