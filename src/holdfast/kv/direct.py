@@ -24,7 +24,7 @@ from holdfast.kv.dataset import DataSet, Shard, ValueKind
 from holdfast.kv.keys import Key
 from holdfast.kv.mapped_snapshot import parse_json, to_python
 from holdfast.kv.request import KeyColumns, Missing
-from holdfast.kv.row_match import equal_rows, match_rows
+from holdfast.kv.row_match import match_rows, row_finder
 from holdfast.kv.shard_format import DIRECTORY_ENTRY_BYTES, DirectoryEntry, place, places
 
 __all__ = ["DirectLookup", "Range", "Steps"]
@@ -65,6 +65,8 @@ class DirectLookup:
         self._cache = cache
         self._shards = dataset.shards
         self._key_count = len(dataset.key.columns)
+        self._value_names = dataset.value_schema.names
+        self._row_of = row_finder(dataset.key)
         counts = [0 if shard is None else shard.block_count for shard in dataset.shards]
         self._block_counts = np.array(counts, np.uint64)
         self._first_blocks = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
@@ -76,7 +78,7 @@ class DirectLookup:
         if found is None:
             return default
         batch, row = found
-        names = self._dataset.value_schema.names
+        names = self._value_names
         values = [batch.column(self._key_count + index)[row].as_py() for index in range(len(names))]
         match self._dataset.value:
             case ValueKind.ROW:
@@ -104,8 +106,8 @@ class DirectLookup:
                 return None
             (data,) = yield [Range(shard.path, entry.offset, entry.length)]
             batch = self._checked(shard, block, entry, data)
-        rows = np.flatnonzero(equal_rows(batch.columns[: self._key_count], dataset.key.to_arrays([key])))
-        return (batch, int(rows[0])) if len(rows) else None
+        row = self._row_of(batch, key)
+        return None if row < 0 else (batch, row)
 
     # -- many keys ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class DirectLookup:
 
     def _values(self, columns: Sequence[pa.Array], count: int) -> Iterator[object]:
         if self._dataset.value is ValueKind.ROW:
-            names = self._dataset.value_schema.names
+            names = self._value_names
             rows = zip(*(to_python(column) for column in columns), strict=True) if columns else iter([()] * count)
             return (dict(zip(names, row, strict=True)) for row in rows)
         values = to_python(columns[0])

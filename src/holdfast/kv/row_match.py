@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.kv.keys import Key, KeyKind, KeySchema
 from holdfast.kv.request import KeyColumns
 
-__all__ = ["equal_rows", "match_rows"]
+__all__ = ["match_rows", "row_finder"]
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+
+def row_finder(key: KeySchema) -> Callable[[pa.RecordBatch, Key], int]:
+    """A function from a block and a key, which was checked when it was hashed, to the key's row; below 0 for none.
+
+    The commonest kinds of key have a short one: there is one call of it for each look-up.
+    """
+    if len(key.columns) == 1 and key.columns[0].kind.is_integer:
+        return _row_of_number
+    if len(key.columns) == 1 and key.columns[0].kind is KeyKind.TEXT:
+        return lambda batch, wanted: batch.column(0).index(str(wanted)).as_py()
+
+    def row_of(batch: pa.RecordBatch, wanted: Key) -> int:
+        rows = np.flatnonzero(equal_rows(batch.columns[: len(key.columns)], key.to_arrays([wanted])))
+        return int(rows[0]) if len(rows) else -1
+
+    return row_of
+
+
+def _row_of_number(batch: pa.RecordBatch, wanted: Key) -> int:
+    numbers = batch.column(0).to_numpy()
+    row = int((numbers == wanted).argmax())
+    return row if numbers[row] == wanted else -1
 
 
 def equal_rows(columns: Sequence[pa.Array], wanted: Sequence[pa.Array]) -> Flags:
