@@ -145,6 +145,28 @@ def test_damage_in_the_cache_and_in_the_store_is_reported(
                 reader.multi_get(range(ROWS))
 
 
+@pytest.mark.parametrize("store_kind", ["memory"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_spoils_the_same_shard_again_is_reported(chain: Chain, tmp_path: Path, kind: str) -> None:
+    """K18: a shard is fetched again once; after that it is not the shard that is bad."""
+    shard = only_shard(version_of(chain, 1))
+    assert shard.block_count > 1
+    with opened(kind, chain, mode="cache", cache=tmp_path / "cache") as reader:
+
+        def spoil() -> None:
+            (cached,) = (tmp_path / "cache").iterdir()
+            with cached.open("r+b") as file:  # in place: what is mapped changes
+                file.seek(600)
+                file.write(bytes(shard.directory_offset - 600))
+
+        spoil()
+        first = in_first_block(shard, range(ROWS))
+        assert reader.get(first) == {"version": 1, "own": first}
+        spoil()
+        with pytest.raises(CorruptShard, match=shard.path):
+            reader.multi_get(range(ROWS))
+
+
 DAMAGES = ["missing", "empty", "cut short", "longer", "another shard", "flipped"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Serving:
+class Serving(ABC):
     """The served snapshot, and what its manifest tells."""
 
     def __init__(self, chain: Chain, *, mode: str, pinned: bool) -> None:
@@ -38,8 +39,9 @@ class Serving:
         self._pinned = pinned
         self._opened: Opened[Any] | None = None
 
+    @abstractmethod
     def _source_now(self) -> Source:
-        raise NotImplementedError
+        """Where the served snapshot comes from."""
 
     def _current(self) -> Opened[Any]:
         opened = self._opened
