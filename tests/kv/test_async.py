@@ -192,6 +192,26 @@ def test_large_look_ups_of_tasks_are_answered_like_small_ones(
 
 
 @pytest.mark.parametrize("store_kind", ["memory"])
+def test_tasks_that_want_the_same_bytes_at_once_share_one_request(
+    chain: Chain, chain_factory: ChainFactory, published: Published
+) -> None:
+    """K17: a hundred cold look-ups of one key are two requests; one of them giving up does not hurt the others."""
+    peak = Peak(chain_factory.store)
+
+    async def scenario() -> None:
+        async with await AsyncShardedReader.open(chain_factory(store=peak), mode="direct") as reader:
+            tasks = [asyncio.create_task(reader.get(7)) for _ in range(100)]
+            await asyncio.sleep(0)
+            tasks[0].cancel()
+            rows = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(rows[0], asyncio.CancelledError)
+            assert rows[1:] == [{"square": 49, "name": "row 7"}] * 99
+
+    asyncio.run(scenario())
+    assert [operation.kind for operation in peak.log].count("get_range") == 2
+
+
+@pytest.mark.parametrize("store_kind", ["memory"])
 def test_requests_under_way_at_once_are_limited(chain_factory: ChainFactory, chain: Chain, tmp_path: Path) -> None:
     """K17: a thousand tasks do not become a thousand requests at once."""
     publish_rows(chain, [(key, b"v" * 2_000) for key in range(4_000)], shards=4)

@@ -95,13 +95,43 @@ class DirectLoader:
             raise _missing(asked.key) from None
 
 
+class _SharedRequests:
+    """Range requests of many tasks: a few at a time, and one for all who want the same bytes at the same moment.
+
+    A thousand look-ups that begin together would else ask a thousand times for the same page of a directory.
+    """
+
+    def __init__(self, reader: AsyncObjectReader) -> None:
+        self.reader = reader
+        self.limit = asyncio.Semaphore(REQUESTS_IN_FLIGHT_MAX)
+        self._under_way: dict[Range, asyncio.Task[bytes]] = {}
+
+    async def read(self, asked: Range) -> bytes:
+        task = self._under_way.get(asked)
+        if task is None:
+            task = self._under_way[asked] = asyncio.create_task(self._read(asked))
+            task.add_done_callback(lambda done: self._finished(asked, done))
+        return await asyncio.shield(task)  # whoever gives up does not stop the others
+
+    def _finished(self, asked: Range, done: asyncio.Task[bytes]) -> None:
+        del self._under_way[asked]
+        if not done.cancelled():
+            done.exception()  # seen, even if everybody who wanted it has given up
+
+    async def _read(self, asked: Range) -> bytes:
+        async with self.limit:
+            try:
+                return await self.reader.get_range(asked.key, asked.start, asked.length)
+            except ObjectNotFound:
+                raise _missing(asked.key) from None
+
+
 class AsyncDirectSnapshot:
     """The same for asyncio."""
 
-    def __init__(self, lookup: DirectLookup, reader: AsyncObjectReader, limit: asyncio.Semaphore) -> None:
+    def __init__(self, lookup: DirectLookup, requests: _SharedRequests) -> None:
         self._lookup = lookup
-        self._reader = reader
-        self._limit = limit
+        self._requests = requests
 
     async def get(self, key: Key, default: object = None) -> object:
         return await self._drive(self._lookup.get(key, default))
@@ -119,26 +149,18 @@ class AsyncDirectSnapshot:
         try:
             wanted = next(steps)
             while True:  # ends with the generator, whose rounds are bounded by the keys that were asked for
-                wanted = steps.send(await _together([self._read(asked) for asked in wanted]))
+                wanted = steps.send(await _together([self._requests.read(asked) for asked in wanted]))
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-
-    async def _read(self, asked: Range) -> bytes:
-        async with self._limit:
-            try:
-                return await self._reader.get_range(asked.key, asked.start, asked.length)
-            except ObjectNotFound:
-                raise _missing(asked.key) from None
 
 
 class AsyncDirectLoader:
     """As `DirectLoader`, on the store's async half."""
 
     def __init__(self, store: ObjectStore, *, check_shards: bool) -> None:
-        self._reader = store.as_async()
+        self._requests = _SharedRequests(store.as_async())
         self._check_shards = check_shards
         self._cache = BlockCache()
-        self._limit = asyncio.Semaphore(REQUESTS_IN_FLIGHT_MAX)
 
     async def load(self, manifest: Manifest) -> Opened[AsyncDirectSnapshot]:
         """No request, unless the sizes of all shards are to be checked first."""
@@ -148,15 +170,15 @@ class AsyncDirectLoader:
             for shard, size in zip(shards, await _together([self._size(shard) for shard in shards]), strict=True):
                 _check_size(shard, size)
         lookup = DirectLookup(dataset, self._cache)
-        return Opened(manifest, dataset, AsyncDirectSnapshot(lookup, self._reader, self._limit))
+        return Opened(manifest, dataset, AsyncDirectSnapshot(lookup, self._requests))
 
     def close(self) -> None:
         """Nothing is held here."""
 
     async def _size(self, shard: Shard) -> int | None:
-        async with self._limit:
+        async with self._requests.limit:
             try:
-                return (await self._reader.head(shard.path)).size
+                return (await self._requests.reader.head(shard.path)).size
             except ObjectNotFound:
                 return None
 
