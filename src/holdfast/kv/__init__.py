@@ -1,4 +1,4 @@
-"""Key-value data sets: built from Arrow data (or by Spark, see `holdfast.spark`), served from memory or by range requests."""
+"""Key-value data sets: built from Arrow data (or by Spark, see `holdfast.spark`), served from files or by ranges."""
 
 from holdfast.kv.async_reader import AsyncShardedReader
 from holdfast.kv.build import publish_arrow, publish_rows, routing_for
