@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -54,3 +57,40 @@ def unavailable_at_first(shard: int, attempt: int) -> Exception | None:
 
 def broken_at_shard_3(shard: int, attempt: int) -> Exception | None:
     return OSError(5, "Input/output error") if shard == 3 else None
+
+
+def kill_executor_once(shard: int, attempt: int) -> Exception | None:
+    """`kill -9` of the executor in the middle of its first attempt at shard 1."""
+    if shard == 1 and attempt == 0:
+        kill_executor()
+    return None
+
+
+def kill_executor_always(shard: int, attempt: int) -> Exception | None:
+    if shard == 1:
+        kill_executor()
+    return None
+
+
+def kill_executor() -> None:
+    """The JVM above this Python worker, and above the process that workers are forked from."""
+    import psutil
+
+    ancestors = psutil.Process().parents()
+    os.kill(next(one.pid for one in ancestors if "java" in one.name()), signal.SIGKILL)
+
+
+class SlowStore(LocalStore):
+    """A store whose first upload of shard 0 is answered only when another attempt has uploaded that shard too."""
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> ObjectInfo:
+        info = super().upload(key, chunks)
+        context = TaskContext.get()
+        if context is not None and context.partitionId() == 0 and context.attemptNumber() == 0:
+            folder = key.rpartition("/")[0]
+            for _ in range(1_200):
+                names = [one.key for page in self.list(folder) for one in page]
+                if sum("shard-00000-" in name for name in names) > 1:
+                    break
+                threading.Event().wait(0.1)
+        return info

@@ -42,9 +42,7 @@ class Failure:
 
     def error(self) -> HoldfastError:
         """The same error on the driver, if it is one of ours that takes a message; BuildFailed otherwise."""
-        text = f"shard {self.shard}: {self.message}"
-        if not self.message.startswith("nothing was published"):
-            text = f"nothing was published: {text}"
+        text = f"nothing was published: shard {self.shard}: {self.message.removeprefix('nothing was published: ')}"
         found = getattr(holdfast.errors, self.kind, None)
         if isinstance(found, type) and issubclass(found, HoldfastError) and "__init__" not in vars(found):
             return found(text)

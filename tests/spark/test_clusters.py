@@ -1,0 +1,79 @@
+"""Builds on executors that are processes of their own, and may die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from holdfast.testing.servers import ServerUnavailable, start_ministack
+from tests.spark.clusters import environment, run_script, standalone
+
+SCRIPT = "tests.spark.builds_on_a_cluster"
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_tasks(tmp_path: Path) -> None:
+    """K1, K6 and K7: executors need only the Python package, write to a bucket, may be killed, may race."""
+    try:
+        server = start_ministack(tmp_path / "bucket")
+    except ServerUnavailable as error:
+        pytest.skip(str(error))
+    server.create_bucket("lake")
+    variables = environment(**server.environment)
+    try:
+        with standalone(tmp_path, variables) as master:
+            found = run_script(SCRIPT, tmp_path, variables, master, "s3://lake")
+    finally:
+        server.stop()
+
+    for name, one in found.items():
+        assert one["breaks"] == [], name
+        assert one["rows"] == 3_000, name
+    assert found["bucket"]["error"] is None
+    assert sorted(found["bucket"]["named"]) == found["bucket"]["files"]
+
+    racing = found["speculation"]
+    assert racing["error"] is None
+    assert sum(name.startswith("shard-00000-") for name in racing["files"]) == 2
+    assert set(racing["named"]) < set(racing["files"])
+    assert "attempt 1" in racing["writers"][0]
+
+    once = found["killed once"]
+    assert once["error"] is None
+    assert set(once["named"]) <= set(once["files"])
+
+    always = found["killed always"]
+    assert always["error"].startswith("BuildFailed: nothing was published: Spark says: ")
+    assert "ExecutorLostFailure" in always["error"]
+    assert "\n" not in always["error"]
+
+
+@pytest.mark.slow
+def test_a_shard_larger_than_a_workers_memory_is_written_in_bounded_memory(tmp_path: Path) -> None:
+    """K1 and K25: an executor's memory does not grow with its shard, which is larger here."""
+    work = Path(pyspark.__file__).parent / "work"
+    before = set(work.iterdir()) if work.exists() else None
+    try:
+        found = run_script(SCRIPT, tmp_path, environment(), "local-cluster[2,1,1024]")["large"]
+    finally:
+        remove_leftovers(work, before)
+
+    assert found["rows"] == 1_200_000
+    assert found["breaks"] == []
+    assert found["bytes"] > 390e6
+    assert found["peak"] < found["bytes"] / 1.3
+
+
+def remove_leftovers(work: Path, before: set[Path] | None) -> None:
+    """Spark's own test cluster writes into the installed package, wherever it is told to write."""
+    import shutil
+
+    if not work.exists():
+        return
+    for folder in set(work.iterdir()) - (before or set()):
+        shutil.rmtree(folder)
+    if before is None:
+        work.rmdir()
