@@ -21,6 +21,7 @@ PAIRS = [
     ("rollback-collect", 2, 0),
     ("publish-collect", 2, 0),
     ("base-collect", 2, 0),
+    ("parts-collect", 1, 0),
 ]
 CROWDS = ["publish-rollback-collect", "two-collectors", "domain-mirror", "settle"]
 

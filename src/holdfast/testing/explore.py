@@ -39,6 +39,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "rollback-collect": (2, 1),
     "tag-collect": (2, 1),
     "base-collect": (2, 1),
+    "parts-collect": (1, 1),
     "publish-rollback-collect": (1, 1),
     "two-collectors": (1, 1),
     "domain-mirror": (1, 1),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from holdfast.chain.layout import Layout
 from holdfast.chain.manifest import Manifest
+from holdfast.chain.parts import decode_part, parts_of
 from holdfast.chain.pointer import MAKES_VISIBLE, Move, Pointer
 from holdfast.codec import content_hash
 from holdfast.errors import Damaged
@@ -147,12 +148,22 @@ class InvariantWatcher(Watcher):
             raise Violation("I3", f"{actor} published {move.target_id} with another parent than what was visible")
         if any(earlier.run_id == move.run_id for earlier in truth.log[:-1] if earlier.kind in MAKES_VISIBLE):
             raise Violation("I4", f"{actor} published run {move.run_id} a second time")
-        gone = [artifact.path for artifact in manifest.artifacts if artifact.path in truth.deleted]
+        named = self._named_by(manifest)
+        gone = [path for path in named if path in truth.deleted]
         if gone:
             raise Violation("I7", f"{actor} published run {move.run_id}, of which {gone[0]} was collected")
         truth.visible[move.target_id] = (move.manifest_path, move.manifest_hash)
         truth.paths[move.manifest_path] = move.target_id
-        truth.artifacts[move.target_id] = frozenset(artifact.path for artifact in manifest.artifacts)
+        truth.artifacts[move.target_id] = frozenset(named)
+
+    def _named_by(self, manifest: Manifest) -> list[str]:
+        """Every file of a snapshot, those that its parts list included. That a part is there is asked elsewhere."""
+        paths = [artifact.path for artifact in manifest.artifacts]
+        for part in parts_of(self._layout.names, manifest.artifacts):
+            stored = self._objects.get(part.path)
+            if stored is not None:
+                paths += [held.path for held in decode_part(stored[0], key=part.path, names=self._layout.names)]
+        return paths
 
     def _whole(self, actor: str, manifest_id: int) -> None:
         path, expected = self.truth.visible[manifest_id]

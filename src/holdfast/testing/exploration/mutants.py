@@ -13,6 +13,8 @@ from holdfast.chain import tags as tags_module
 from holdfast.chain.collect import CollectionPlan
 from holdfast.chain.commit import Landed, Undecided
 from holdfast.chain.handle import ChainHandle, SeenPointer
+from holdfast.chain.manifest import Manifest
+from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import Pointer
 from holdfast.chain.runs import Run, RunRecord
 from holdfast.chain.survey import Fate, survey_chain
@@ -149,6 +151,18 @@ def tag_without_touching() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def overlook_parts() -> Iterator[None]:
+    """The collector sees what a manifest lists, and not what its parts list."""
+
+    def only_listed(self: PartReader, manifest: Manifest) -> dict[str, tuple[str, ...]]:
+        del self
+        return {artifact.path: () for artifact in manifest.artifacts}
+
+    with patch.object(PartReader, "named_by", only_listed):
+        yield
+
+
 MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], tuple[str, ...]]] = {
     "drop the precondition": (drop_the_precondition, ("two-publishers",)),
     "skip the fence": (skip_the_fence, ("publish-collect",)),
@@ -158,5 +172,6 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], tuple[str, 
     "skip the run record": (skip_the_run_record, ("publish-collect",)),
     "ignore the epoch": (ignore_the_epoch, ("two-publishers-on-base",)),
     "tag without touching the pointer": (tag_without_touching, ("tag-collect",)),
+    "overlook parts": (overlook_parts, ("parts-collect",)),
 }
 """Name → (the mistake, scenarios in which it must be caught)."""

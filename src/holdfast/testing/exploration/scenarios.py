@@ -16,6 +16,7 @@ from holdfast.chain.commit import Committed, Superseded, Unknown
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.layout import Layout, domain_layout, graph_layout, kv_layout
 from holdfast.chain.manifest import Artifact, Manifest, ManifestDraft
+from holdfast.chain.parts import describe_part, encode_part
 from holdfast.chain.pointer import MoveKind
 from holdfast.chain.verdict import Verdict, VerdictKind
 from holdfast.chain.verify import verify_chain
@@ -81,7 +82,13 @@ def publish_on_base(actor: Actor) -> object:
     return _publish(actor, base=chain.load_current())
 
 
-def _publish(actor: Actor, *, base: Manifest | None) -> object:
+def publish_in_a_part(actor: Actor) -> object:
+    """The same, with everything that is shared and the new file named by a part, and nothing by the manifest itself."""
+    chain = Chain(_handle(actor), by=actor.name)
+    return _publish(actor, base=chain.load_current(), in_a_part=True)
+
+
+def _publish(actor: Actor, *, base: Manifest | None, in_a_part: bool = False) -> object:
     chain = Chain(_handle(actor), by=actor.name)
     guard = chain.lock(ttl_s=TTL_S)
     run = chain.begin_run(actor.name, base=base, lease_s=TTL_S)
@@ -89,7 +96,13 @@ def _publish(actor: Actor, *, base: Manifest | None) -> object:
     path = run.artifact_key("part")
     chain.store.put_new(path, data)
     shared = () if base is None else base.artifacts
-    draft = ManifestDraft(artifacts=(*shared, _artifact(chain, path, data)))
+    artifacts = (*shared, _artifact(chain, path, data))
+    if in_a_part:
+        listed = encode_part(artifacts, chain.layout.names)
+        part = describe_part(run.artifact_key("list"), listed, artifacts)
+        chain.store.put_new(part.path, listed)
+        artifacts = (part,)
+    draft = ManifestDraft(artifacts=artifacts)
     return chain.publish(draft, run=run, permit=chain.permit(guard), base=base)
 
 
@@ -286,6 +299,11 @@ SCENARIOS = {
             name="base-collect",
             layout=graph_layout(),
             roles={"p1": Role(program=publish_on_base), "gc": Role(program=collect, skew_s=TTL_S / 2, collects=True)},
+        ),
+        Scenario(
+            name="parts-collect",
+            layout=graph_layout(),
+            roles={"p1": Role(program=publish_in_a_part), "gc": Role(program=collect, skew_s=TTL_S / 2, collects=True)},
         ),
         Scenario(
             name="two-collectors",
