@@ -103,7 +103,7 @@ class NotAChain(BadInput):
 
 
 class BadRows(BadInput):
-    """Rows cannot be published as they are; nothing was. Clean them, or state a rule (`on_duplicate`)."""
+    """Rows cannot be published as they are; nothing was. Fix them, or choose a rule (`on_duplicate`)."""
 
 
 class WrongKeyType(BadInput):
@@ -235,7 +235,7 @@ class ReaderStateError(Damaged):
 
 
 class CorruptShard(Damaged):
-    """A file of data is missing or damaged; nothing of it was served. Run `holdfast verify`, then `holdfast rollback`."""
+    """A file of data is missing or damaged; none of it is served. Run `holdfast verify`, then `holdfast rollback`."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"shard {key!r} is damaged: {reason}")
@@ -247,7 +247,7 @@ class CorruptShard(Damaged):
 
 
 class BuildFailed(HoldfastError):
-    """A build stopped before its commit; nothing was published. Mend what the message names and run it again."""
+    """A build stopped before its commit; nothing was published. Fix what the message names and run it again."""
 
 
 class StoreError(HoldfastError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from holdfast.errors import BadInput, WrongKeyType
 from holdfast.kv import KeyColumn, KeyKind, KeySchema
 from holdfast.kv.keys import KEY_BYTES_MAX, KeyPart
-from holdfast.kv.xxh64 import SEED, hash_fixed_width, hash_variable_width
+from holdfast.xxh64 import SEED, hash_fixed_width, hash_variable_width
 
 RANGES = {kind: (int(np.iinfo(kind.value).min), int(np.iinfo(kind.value).max)) for kind in KeyKind if kind.is_integer}
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from xxhash import xxh64_intdigest
 
 from holdfast.graph.records import hash_texts
-from holdfast.kv.xxh64 import SEED
+from holdfast.xxh64 import SEED
 
 __all__ = ["TextIndex"]
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh64_intdigest
 
+from holdfast.arrow_memory import variable_parts
 from holdfast.errors import BadInput, BadRows
-from holdfast.kv.keys import variable_parts
-from holdfast.kv.xxh64 import SEED, hash_variable_width
+from holdfast.xxh64 import SEED, hash_variable_width
 
 __all__ = [
     "EDGE_COLUMNS",

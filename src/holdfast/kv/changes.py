@@ -25,7 +25,7 @@ from holdfast.kv.dataset import DataSet
 from holdfast.kv.keys import KeyKind, KeySchema
 from holdfast.kv.rows import SAMPLES_MAX, BadRowReport, OnDuplicate, key_at, plain
 from holdfast.kv.shard_writer import SortedRows
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = [
     "DELETED",

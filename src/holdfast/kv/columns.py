@@ -75,10 +75,10 @@ class ArrowColumn:
         self.first_buffer = first_buffer
 
     def value(self, data: mmap, table: memoryview, at: int, row: int) -> object:
-        raise NotImplementedError("read it from the batch")
+        raise TypeError("only Arrow reads such a column: take it from the batch")
 
     def canonical(self, data: mmap, table: memoryview, at: int, row: int) -> bytes:
-        raise NotImplementedError("no key is of such a type")
+        raise TypeError("no key is of such a type")
 
 
 class NumberColumn(ArrowColumn):

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.arrow_memory import fixed_values
 from holdfast.errors import BadInput
-from holdfast.kv.key_arrays import fixed_values
 from holdfast.kv.keys import KeyKind, KeySchema
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["Expression"]
 

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.arrow_memory import fixed_values, variable_parts
 from holdfast.errors import BadInput
 from holdfast.kv.columns import column_readers
-from holdfast.kv.key_arrays import fixed_values, variable_parts
 from holdfast.kv.keys import KeySchema
 from holdfast.kv.mapped import MappedShard
 from holdfast.kv.shard_format import places
 from holdfast.kv.window import NEAR, Window
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["Gatherer", "Places"]
 

@@ -1,13 +1,14 @@
-"""Key columns as Arrow keeps them in memory: their bytes, their numbers, and UUIDs from whatever holds them."""
+"""Which columns can be keys of bytes or text, and UUIDs from whatever holds them."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["fixed_values", "is_bytes_or_text", "to_uuids", "variable_parts"]
+from holdfast.arrow_memory import variable_parts
+
+__all__ = ["is_bytes_or_text", "to_uuids"]
 
 _UUID_PATTERN = "^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
 _NIBBLES = np.zeros(256, np.uint8)
@@ -49,24 +50,3 @@ def to_uuids(array: pa.Array) -> pa.Array:
             raise pa.ArrowInvalid(f"{plain.filter(wrong_length)[0].as_py()!r:.60} is no UUID, which has 16 bytes")
         array = plain.cast(pa.binary(16))
     return pa.ExtensionArray.from_storage(pa.uuid(), array)
-
-
-def variable_parts(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The bytes and the offsets of a text or binary column, whatever slice of a larger one it is."""
-    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    _, offsets_buffer, data_buffer = array.buffers()
-    dtype = np.dtype("<i8" if wide else "<i4")
-    if offsets_buffer is None or len(array) == 0:
-        return np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64)
-    offsets = np.frombuffer(offsets_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return data, offsets
-
-
-def fixed_values(array: pa.Array, dtype: str) -> npt.NDArray[np.generic]:
-    """The values of a fixed-width column as they lie in memory."""
-    buffer = array.buffers()[1]
-    kind = np.dtype(dtype)
-    if buffer is None or len(array) == 0:
-        return np.empty(0, kind)
-    return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)

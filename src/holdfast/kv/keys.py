@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh64_intdigest
 
+from holdfast.arrow_memory import fixed_values, variable_parts
 from holdfast.codec import Fields, Json
 from holdfast.errors import BadInput, CorruptRecord, WrongKeyType
-from holdfast.kv.key_arrays import fixed_values, is_bytes_or_text, to_uuids, variable_parts
-from holdfast.kv.xxh64 import SEED, Hashes, hash_fixed_width, hash_variable_width
+from holdfast.kv.key_arrays import is_bytes_or_text, to_uuids
+from holdfast.xxh64 import SEED, Hashes, hash_fixed_width, hash_variable_width
 
 __all__ = ["KEY_BYTES_MAX", "Key", "KeyColumn", "KeyKind", "KeyPart", "KeySchema"]
 

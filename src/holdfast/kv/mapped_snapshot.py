@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from holdfast.arrow_memory import variable_parts
 from holdfast.kv.dataset import DataSet, ValueKind
 from holdfast.kv.gather import Gatherer, Places
-from holdfast.kv.key_arrays import variable_parts
 from holdfast.kv.keys import Key
 from holdfast.kv.mapped import MappedShard, Row
 from holdfast.kv.point import point_getter
@@ -104,8 +104,8 @@ class MappedSnapshot:
 
     def _values(self, places: Places) -> Iterator[object]:
         first = len(self.dataset.key.columns)
-        if self.dataset.value is ValueKind.BINARY and (values := self._gatherer.bytes_of(first, places)) is not None:
-            return iter(values)
+        if self.dataset.value is ValueKind.BINARY and (equal := self._gatherer.bytes_of(first, places)) is not None:
+            return iter(equal)
         columns = [self._gatherer.gather(first + index, places) for index in range(len(self.dataset.value_schema))]
         if self.dataset.value is ValueKind.ROW:
             names = self.dataset.value_schema.names

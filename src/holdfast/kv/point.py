@@ -19,7 +19,7 @@ from holdfast.kv.dataset import DataSet, ValueKind
 from holdfast.kv.keys import KeyKind
 from holdfast.kv.mapped import MappedShard
 from holdfast.kv.routing import HashRouting
-from holdfast.kv.xxh64 import SEED
+from holdfast.xxh64 import SEED
 
 __all__ = ["point_getter"]
 

@@ -1,4 +1,4 @@
-"""What a look-up of many keys is asked with: the keys as columns with their hashes, and what to do about missing ones."""
+"""What a look-up of many keys is asked with: keys as columns, with their hashes, and what to do about missing ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from holdfast.errors import BadInput, NotFound, WrongKeyType
 from holdfast.kv.keys import Key, KeySchema
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["KeyColumns", "Missing"]
 

@@ -22,7 +22,7 @@ from holdfast.kv.plan import BuildPlan
 from holdfast.kv.rows import BadRowReport, OnDuplicate, RowCheck
 from holdfast.kv.shard_format import places
 from holdfast.kv.shard_writer import SortedRows
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["Router", "check_rule"]
 

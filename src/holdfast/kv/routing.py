@@ -22,7 +22,7 @@ from holdfast.codec import Fields, Json
 from holdfast.errors import BadInput, CorruptRecord
 from holdfast.kv.expression import Expression
 from holdfast.kv.keys import Key, KeyKind, KeySchema
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["ExpressionRouting", "HashRouting", "RangeRouting", "Routing", "check_shard_count", "routing_from_fields"]
 

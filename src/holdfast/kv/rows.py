@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from holdfast.codec import Json
 from holdfast.errors import BadInput, BadRows
 from holdfast.kv.keys import KEY_BYTES_MAX, Key, KeySchema
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["SAMPLES_MAX", "BadRowReport", "OnDuplicate", "RowCheck", "key_at", "plain"]
 

@@ -36,7 +36,7 @@ from holdfast.kv.shard_format import (
     places,
     sealed_entries,
 )
-from holdfast.kv.xxh64 import Hashes
+from holdfast.xxh64 import Hashes
 
 __all__ = ["ShardStream", "ShardSummary", "SortedRows"]
 
