@@ -1,4 +1,4 @@
-"""Holdfast in a few seconds, on local files: publish, look, roll back, fence, survive damage, collect.
+"""Holdfast on local Spark and local files: build, look up, update, roll back, fence, survive damage, collect.
 
     make demo                               # or: python examples/demo.py
     make demo ARGS='--directory ./demo'     # to choose where
@@ -9,23 +9,27 @@ Everything here is the real library and the real command line. What it makes is 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import logging
+import os
 import shlex
 import shutil
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from holdfast.chain import Artifact, Chain, Committed, InputPin, Manifest, ManifestDraft, open_chain
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from holdfast.chain import Chain, InputPin, ManifestDraft, open_chain
 from holdfast.cli.main import main as holdfast
 from holdfast.clock import SystemClock
 from holdfast.errors import StaleFencingToken
-
-SHARDS = 2
+from holdfast.kv import ShardedReader, publish_rows
+from holdfast.spark import local_spark, publish_kv, update_kv
 
 
 class SlowClock(SystemClock):
@@ -59,27 +63,62 @@ def command(*words: str, expected: int = 0) -> None:
         note(f"(exit code {code})")
 
 
-def publish(chain: Chain, run_id: str, prices: Sequence[int], *, inputs: tuple[InputPin, ...] = ()) -> Committed:
-    """One snapshot: take the lock, register the run, write files, make all of them visible by one swap."""
-    with chain.lock(operation=run_id) as guard:
-        run = chain.begin_run(run_id)
-        artifacts = []
-        for shard in range(SHARDS):
-            rows = [{"key": f"item-{number}", "price": price} for number, price in enumerate(prices)][shard::SHARDS]
-            data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-            info = chain.store.upload(run.artifact_key(f"shard-{shard}.jsonl"), [data])
-            checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
-            artifacts.append(Artifact(path=info.key, byte_size=info.size, row_count=len(rows), checksum=checksum))
-        draft = ManifestDraft(artifacts=tuple(artifacts), inputs=inputs)
-        outcome = chain.publish(draft, run=run, permit=chain.permit(guard))
-    assert isinstance(outcome, Committed), outcome
-    return outcome
+@contextmanager
+def silent_children() -> Iterator[None]:
+    """Programs started meanwhile write their messages to nowhere: the JVM's first words are about itself."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
-def highest_price(chain: Chain, manifest: Manifest) -> int:
-    """What a reader makes of a snapshot."""
-    lines = [line for one in manifest.artifacts for line in chain.store.get(one.path).data.splitlines()]
-    return max(int(json.loads(line)["price"]) for line in lines)
+def source_files(spark: SparkSession) -> DataFrame:
+    """Python's own library as rows: one per source file, made by Spark from the files themselves."""
+    root = sysconfig.get_paths()["stdlib"]
+    files = spark.read.text(f"{root}/*.py", wholetext=True).withColumn("path", F.input_file_name())
+    return files.select(
+        F.regexp_extract("path", r"([^/]+)\.py$", 1).alias("module"),
+        F.length("value").alias("characters"),
+        F.regexp_count("value", F.lit("\n")).alias("lines"),
+        F.regexp_count("value", F.lit(r"(?m)^ *def ")).alias("functions"),
+        F.regexp_extract("value", r'^"""([^\n"]*)', 1).alias("title"),
+    )
+
+
+def build(spark: SparkSession, place: str) -> DataFrame:
+    """The main job: rows from Spark become a snapshot that anything can look up."""
+    files = source_files(spark).cache()
+    published = publish_kv(files, place, key="module", shards=4, run_id="stdlib-1", why="first build")
+    note(f"run stdlib-1 is visible: {published.dataset.row_count:,} rows in {published.written_shards} shards")
+    return files
+
+
+def update(place: str, files: DataFrame) -> None:
+    """Upserts and a delete: only the shards they touch are written again."""
+    changed = files.where("module = 'csv' or module = 'ast'").withColumn("title", F.lit("looked at today"))
+    gone = files.where("module = 'this'").select("module")
+    published = update_kv(place, upserts=changed, deletes=gone, run_id="stdlib-2", why="two notes, one removed")
+    note(
+        f"run stdlib-2: {published.upserted_rows} rows put, {published.deleted_rows} deleted; "
+        f"{published.written_shards} of {len(published.dataset.shards)} shards were written again"
+    )
+
+
+def publish(chain: Chain, run_id: str, prices: Sequence[int], *, inputs: tuple[InputPin, ...] = ()) -> None:
+    """A small snapshot without Spark: the same shards, by the same code."""
+    rows = [(f"item-{number}", {"price": price}) for number, price in enumerate(prices)]
+    publish_rows(chain, rows, shards=2, run_id=run_id, inputs=inputs)
+
+
+def highest_price(reader: ShardedReader) -> int:
+    """What a service makes of a snapshot."""
+    table = reader.get_arrow([f"item-{number}" for number in range(200)], missing="drop")
+    return int(max(table.column("price").to_pylist()))
 
 
 def stale_writer(place: str) -> None:
@@ -110,11 +149,10 @@ def damage(place: str, folder: Path) -> None:
     good = path.read_bytes()
     path.write_bytes(good[: len(good) // 2])
     note(f"half of the manifest of run {current.run_id}, which readers should see, is gone")
-    with chain.reader(lambda manifest: highest_price(chain, manifest)) as reader:
-        status = reader.status()
-        with reader.borrow() as served:
-            note(f"a new reader serves run {served.manifest.run_id}: highest price {served.resource}")
-        note(f"it knows: fell_back={status.fell_back}, head is {status.head_id}, served is {status.served_id}")
+    with ShardedReader.open(place) as reader:
+        served, health = reader.snapshot_info(), reader.health()
+        note(f"a new reader serves run {served.run_id}: highest price {highest_price(reader)}")
+        note(f"it knows: fell_back={health.fell_back}, head is {health.head_id}, served is {served.manifest_id}")
     command("verify", place, expected=6)
     path.write_bytes(good)
     note("the manifest is put back as it was")
@@ -132,45 +170,68 @@ def collection(place: str) -> None:
 
 
 def run_demo(folder: Path) -> None:
+    library = str(folder / "datasets" / "stdlib")
     users, scores = folder / "datasets" / "users", folder / "datasets" / "scores"
     place = str(users)
 
-    say(1, "Publish three snapshots of a key-value data set, each of real files, each by one swap of one pointer.")
+    say(1, "Build a key-value data set on Spark from Python's own source files (Spark takes a few seconds to start).")
+    with silent_children():
+        spark = local_spark(settings={"spark.sql.shuffle.partitions": "4"})
+    try:
+        files = build(spark, library)
+        command("info", library)
+
+        say(2, "Look things up: no Spark, no JVM, straight from the files.")
+        command("get", library, "csv")
+        command("multiget", library, "ast", "csv", "no-such-module", expected=3)
+        command("route", library, "csv")
+
+        say(
+            3,
+            "Change a few rows with Spark: only the shards they touch are written again.",
+        )
+        update(library, files)
+        command("get", library, "csv")
+        command("get", library, "csv", "--offset", "1")
+    finally:
+        spark.stop()
+
+    say(4, "Publish three snapshots of another data set from plain Python, each by one swap of one pointer. Tag one.")
     chain = open_chain(place, layout="kv", by="nightly")
     for day, count in enumerate((80, 90, 100), start=1):
-        outcome = publish(chain, f"nightly-{day}", range(100, 100 + count))
-        note(f"nightly-{day} is visible as {outcome.ref}")
+        publish(chain, f"nightly-{day}", range(100, 100 + count))
     command("history", place)
-
-    say(2, "Tag a snapshot. The collector will keep it, whatever happens.")
     command("tag", place, "release=stable", "--offset", "2")
 
-    say(3, "A bad publish, and a second data set that is built from it. Its manifest pins the exact input.")
+    say(5, "A bad publish, and a third data set that is built from it. Its manifest pins the exact input.")
     publish(chain, "nightly-4", range(-20, 80))
     publish(open_chain(str(scores), layout="kv", by="scoring"), "scores-1", range(50), inputs=(chain.pin(),))
     command("diff", place, "@1", "@0")
 
-    say(4, "Roll back. It names everything downstream, found beside it, that was built from what is taken back.")
+    say(6, "Roll back. It names everything downstream, found beside it, that was built from what is taken back.")
     command("rollback", place, "--why", "negative prices")
 
-    say(5, "Roll forward: a rollback deletes nothing.")
+    say(7, "Roll forward: a rollback deletes nothing.")
     command("forward", place, "--why", "just to show it")
 
-    say(6, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
+    say(8, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
     stale_writer(place)
 
-    say(7, "Readers survive a damaged snapshot, and verify finds it.")
+    say(9, "Readers survive a damaged snapshot, and verify finds it.")
     damage(place, users)
 
-    say(8, "Collect old snapshots: a dry run, then for real, then taken back, then deleted.")
+    say(10, "Collect old snapshots: a dry run, then for real, then taken back, then deleted.")
     collection(place)
 
-    say(9, "Verify everything, from the pointer to the bytes.")
+    say(11, "Verify everything, from the pointer to the bytes.")
     command("verify", place)
     command("history", place)
 
     print("\nIt is all left in place. Try:\n")
     for words in (
+        ("repl", library),
+        ("get", library, "csv", "--json"),
+        ("shards", library),
         ("history", place, "--json"),
         ("show", place),
         ("tags", place),

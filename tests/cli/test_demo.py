@@ -12,15 +12,18 @@ from tests.house.source import ROOT
 
 
 def test_the_demo_runs_and_leaves_whole_chains_behind(tmp_path: Path) -> None:
-    """S15, S28, S35, S39: a stale writer, a damaged manifest, a rollback and a collection, by the real program."""
+    """K1, K9, S15, S28, S35, S39: a build on Spark, a stale writer, damage, a rollback, a collection, for real."""
     folder = tmp_path / "demo"
     result = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py"), "--directory", str(folder)],
-        capture_output=True, text=True, check=False, timeout=120, env=environment(),
+        capture_output=True, text=True, check=False, timeout=400, env=environment(),
     )  # fmt: skip
 
     assert (result.returncode, result.stderr) == (0, "")
     for expected in (
+        "run stdlib-1 is visible",
+        "1 deleted; ",
+        "looked at today",
         "slow-writer is refused: fencing token",
         "a new reader serves run nightly-4",
         "1 published snapshot downstream was built from what was rolled back",
@@ -29,5 +32,5 @@ def test_the_demo_runs_and_leaves_whole_chains_behind(tmp_path: Path) -> None:
         "Nothing is broken",
     ):
         assert expected in result.stdout
-    for name in ("users", "scores"):
+    for name in ("stdlib", "users", "scores"):
         assert open_chain(str(folder / "datasets" / name)).verify() == []
