@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -15,8 +16,8 @@ from holdfast.errors import StoreFull, StoreUnavailable
 from holdfast.storage import LocalStore
 from holdfast.storage.objects import ObjectInfo
 
-Fault = Callable[[int, int], Exception | None]
-"""From a shard's number and the number of the attempt to what goes wrong."""
+Fault = Callable[[int, int, Path], Exception | None]
+"""From a shard's number, the number of the attempt and the store's folder to what goes wrong."""
 
 
 class FailingStore(LocalStore):
@@ -36,37 +37,42 @@ class FailingStore(LocalStore):
         context = TaskContext.get()
         if context is None:
             return super().upload(key, chunks)
-        error = self._fault(context.partitionId(), context.attemptNumber())
+        error = self._fault(context.partitionId(), context.attemptNumber(), self._place)
         info = super().upload(key, chunks)
         if error is not None:
             raise error
         return info
 
 
-def full_at_shard_2(shard: int, attempt: int) -> Exception | None:
+def full_at_shard_2(shard: int, attempt: int, place: Path) -> Exception | None:
     return StoreFull("no space is left on the device") if shard == 2 else None
 
 
-def unavailable_at_shard_1(shard: int, attempt: int) -> Exception | None:
+def unavailable_at_shard_1(shard: int, attempt: int, place: Path) -> Exception | None:
     return StoreUnavailable("the store did not answer within 60 s") if shard == 1 else None
 
 
-def unavailable_at_first(shard: int, attempt: int) -> Exception | None:
+def unavailable_at_first(shard: int, attempt: int, place: Path) -> Exception | None:
     return StoreUnavailable("the store did not answer within 60 s") if attempt == 0 else None
 
 
-def broken_at_shard_3(shard: int, attempt: int) -> Exception | None:
+def broken_at_shard_3(shard: int, attempt: int, place: Path) -> Exception | None:
     return OSError(5, "Input/output error") if shard == 3 else None
 
 
-def kill_executor_once(shard: int, attempt: int) -> Exception | None:
-    """`kill -9` of the executor in the middle of its first attempt at shard 1."""
-    if shard == 1 and attempt == 0:
-        kill_executor()
+def kill_executor_once(shard: int, attempt: int, place: Path) -> Exception | None:
+    """`kill -9` of the executor in the middle of its first attempt at shard 1.
+
+    Its shuffle files are gone too, so Spark runs the stage again and counts attempts from 0 again: a file remembers.
+    """
+    if shard == 1:
+        with contextlib.suppress(FileExistsError):
+            place.with_suffix(".was-killed").touch(exist_ok=False)
+            kill_executor()
     return None
 
 
-def kill_executor_always(shard: int, attempt: int) -> Exception | None:
+def kill_executor_always(shard: int, attempt: int, place: Path) -> Exception | None:
     if shard == 1:
         kill_executor()
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyspark
@@ -30,10 +31,9 @@ def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_ta
         server.stop()
 
     for name, one in found.items():
-        assert one["breaks"] == [], name
-        assert one["rows"] == 3_000, name
+        assert (one["breaks"], one["rows"]) == ([], 3_000), (name, one)
     assert found["bucket"]["error"] is None
-    assert sorted(found["bucket"]["named"]) == found["bucket"]["files"]
+    assert set(found["bucket"]["named"]) <= set(found["bucket"]["files"])
 
     racing = found["speculation"]
     assert racing["error"] is None
@@ -44,10 +44,11 @@ def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_ta
     once = found["killed once"]
     assert once["error"] is None
     assert set(once["named"]) <= set(once["files"])
+    assert (tmp_path / "killed.was-killed").exists()
 
     always = found["killed always"]
     assert always["error"].startswith("BuildFailed: nothing was published: Spark says: ")
-    assert "ExecutorLostFailure" in always["error"]
+    assert re.search("ExecutorLostFailure|failed the maximum allowable number of times", always["error"]), always
     assert "\n" not in always["error"]
 
 

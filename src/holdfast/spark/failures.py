@@ -7,14 +7,27 @@ from dataclasses import dataclass
 from typing import Self
 
 import orjson
+from pyspark.errors import PySparkException
 
 import holdfast.errors
 from holdfast.errors import BuildFailed, HoldfastError
 
-__all__ = ["Failure", "ShardFailed", "failure_of_job"]
+__all__ = ["SPARK_ERRORS", "Failure", "ShardFailed", "failure_of_job"]
+
+SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
+"""What a job may fail with. A lost executor, above all, is none of PySpark's own errors but a bare one of the JVM."""
+try:
+    from py4j.protocol import Py4JError
+except ImportError:  # the client of Spark Connect comes without it
+    pass
+else:
+    SPARK_ERRORS += (Py4JError,)
 
 _MARK = "holdfast-shard-failed:"
 _LINE_MAX = 500
+_PYTHON_ERROR = re.compile(r"[\w.]+(Error|Exception|Interrupt|Exit)\b.*:")
+_REASON = re.compile("most recent failure|ExecutorLostFailure", re.IGNORECASE)
+_JVM_CLASS = re.compile(r"^(: )?(org|java|scala)\.[\w.$]+: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +83,11 @@ def failure_of_job(error: BaseException) -> HoldfastError:
 
 def _first_cause(text: str) -> str:
     """The most telling line of a Spark error: the last line of a Python traceback, or the reason that Spark gives."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt|Exit)\b.*:", line)]
-    reasons = [line for line in lines if "most recent failure" in line or "ExecutorLostFailure" in line]
+    lines = [line for raw in text.splitlines() if (line := _JVM_CLASS.sub("", raw.strip()))]
+    lines = [line for line in lines if not line.startswith("An error occurred while calling")]
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    reasons = [line for line in lines if _REASON.search(line)]
     for found in (python[-1:], reasons[:1], lines[:1]):
         if found:
             return found[0][:_LINE_MAX]
-    return type(text).__name__
+    return "nothing"

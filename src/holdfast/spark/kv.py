@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from holdfast.chain import Chain, InputPin, open_chain
@@ -26,7 +25,7 @@ from holdfast.kv.plan import ShardReceipt
 from holdfast.kv.publish import Build, Published, building
 from holdfast.kv.routing import Routing
 from holdfast.kv.rows import OnDuplicate
-from holdfast.spark.failures import Failure, failure_of_job
+from holdfast.spark.failures import SPARK_ERRORS, Failure, failure_of_job
 from holdfast.spark.progress import ProgressTold, Watch, is_connect
 from holdfast.spark.shard_task import RECEIPT_SCHEMA, ShardTask
 from holdfast.spark.source import Source, row_bytes_sql
@@ -129,7 +128,7 @@ def run_tasks(
                     receipts.append(ShardReceipt.decode(bytes(row.receipt), source.key))
                     watch.saw(receipts[-1])
                 peak = max(peak, row.peak_memory_bytes)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise failure_of_job(error) from error
     build.check()
     if failures:
@@ -179,7 +178,7 @@ class _Sizes:
             unit = "1" if self.rows is not None else row_bytes_sql(held)
             try:
                 found = cached.selectExpr(f"coalesce(sum(CAST({unit} AS BIGINT)), 0) AS total").collect()
-            except PySparkException as error:
+            except SPARK_ERRORS as error:
                 raise failure_of_job(error) from error
             yield held, max(1, -(-int(found[0].total) // (self.rows or self.bytes or 1)))
         finally:

@@ -54,7 +54,7 @@ class ShardTask:
             raise ShardFailed(Failure.of(number, error)) from error  # Spark tries again: it may pass
         except HoldfastError as error:
             failure = Failure.of(number, error).encode()  # trying again would not help
-        except (pa.ArrowException, OSError, MemoryError, ValueError, TypeError, AssertionError) as error:
+        except Exception as error:
             raise ShardFailed(Failure.of(number, error)) from error
         yield pa.record_batch(
             [pa.array([receipt], pa.binary()), pa.array([failure], pa.binary()), pa.array([peak_memory_bytes()])],
