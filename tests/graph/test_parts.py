@@ -176,20 +176,34 @@ def test_whatever_comes_and_leaves_the_order_is_that_of_a_plain_list(
 
 
 @pytest.mark.usefixtures("small")
-def test_taking_segments_away_rewrites_only_the_parts_that_list_them() -> None:
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_taking_segments_away_rewrites_only_the_parts_that_list_them(place: int) -> None:
     """G19: the others stay as they are, and are not even read."""
     book = Book()
     before = book.commit([segment(number) for number in range(1, 24)])
     assert [one.detail["level"] for one in before.parts] == [1, 1, 0]
-    target = before.parts[-1]
-    held = decode_part(book.store.get(target.path).data, key="part", names=LAYOUT.names)
-    gone = int(str(held[0].detail["segment_id"]))
+    target = before.parts[place]
+    gone = int(str(target.detail["first_segment_id"]))
     book.store.reset()
     after = book.commit([], [gone])
     assert book.store.counts == {"get": 1, "put_new": 1}
     kept = {one.path for one in before.parts} & {one.path for one in after.parts}
     assert kept == {one.path for one in before.parts} - {target.path}
     assert gone not in book.ids("nodes")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_part_that_could_list_what_leaves_and_does_not_stays_as_it_is() -> None:
+    """G19: a compaction puts a new id into an old part; a younger part with ids around it is read, not rewritten."""
+    book = Book()
+    book.commit([segment(number) for number in range(1, 17)])
+    book.commit([segment(17)], [4], in_place=True)
+    before = book.commit([segment(number) for number in range(18, 24)])
+    around = [one for one in before.parts if int(str(one.detail["first_segment_id"])) in range(5, 17)][-1]
+    assert int(str(around.detail["last_segment_id"])) > 17
+    after = book.commit([], [17])
+    assert around.path in {one.path for one in after.parts}
+    assert book.ids("nodes") == [1, 2, 3, *range(5, 17), *range(18, 24)]
 
 
 @pytest.mark.usefixtures("small")
