@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +130,7 @@ class GraphSnapshot:
             return str(self.nodes.column("semantic_id")[number].as_py())
         return str(self.dangling[number - self.node_count].as_py())
 
-    def ids_of(self, numbers: Indices) -> pa.Array:
+    def ids_of(self, numbers: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """The same for many."""
         known = _whole(self.nodes.column("semantic_id"))
         texts = pa.concat_arrays([known, self.dangling.cast(known.type)]) if len(self.dangling) else known

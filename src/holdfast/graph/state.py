@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.chain import Artifact, Manifest
 from holdfast.codec import Fields, Json
-from holdfast.errors import BadInput, CorruptRecord
+from holdfast.errors import CorruptRecord
+from holdfast.graph.parts import KindTotals
 from holdfast.graph.segment import SegmentDescriptor
 
-__all__ = ["GraphState", "GraphStats", "stats_of"]
+__all__ = ["GraphState", "GraphStats", "stats_of", "stats_of_totals"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,17 @@ class GraphStats:
     @classmethod
     def from_fields(cls, fields: Fields) -> GraphStats:
         return cls(**{name: fields.number(name) for name in cls.__dataclass_fields__})
+
+
+def stats_of_totals(sums: Mapping[str, KindTotals]) -> GraphStats:
+    """The same from sums that were made without looking at every segment."""
+    nodes, edges = sums.get("nodes", KindTotals()), sums.get("edges", KindTotals())
+    return GraphStats(
+        total_nodes=nodes.records - nodes.hidden,
+        total_edges=edges.records - edges.hidden,
+        node_segment_count=nodes.segments,
+        edge_segment_count=edges.segments,
+    )
 
 
 def stats_of(segments: Iterable[SegmentDescriptor]) -> GraphStats:
@@ -63,7 +75,7 @@ class GraphState:
         """Read and check: `artifacts` are all that the manifest names, those in its parts included."""
         segments = [SegmentDescriptor.of_artifact(artifact) for artifact in artifacts]
         where = f"manifest {manifest.manifest_id}"
-        check_unique(segments, where)
+        _check_unique(segments, where)
         found = manifest.payload.get("stats")
         if not isinstance(found, dict):
             raise CorruptRecord(where, "it has no stats: not a graph")
@@ -78,10 +90,10 @@ class GraphState:
         )
 
 
-def check_unique(segments: Sequence[SegmentDescriptor], where: str) -> None:
+def _check_unique(segments: Sequence[SegmentDescriptor], where: str) -> None:
     """A segment id is used once, across both kinds (G9)."""
     seen: set[int] = set()
     for segment in segments:
         if segment.segment_id in seen:
-            raise BadInput(f"{where}: segment id {segment.segment_id} is there twice")
+            raise CorruptRecord(where, f"segment id {segment.segment_id} is there twice")
         seen.add(segment.segment_id)

@@ -38,15 +38,17 @@ from holdfast.chain import (
     graph_layout,
 )
 from holdfast.chain.numbering import reserve
+from holdfast.chain.parts import expand
 from holdfast.clock import Clock, Randomness
 from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.graph.changes import Changes, plan_changes
 from holdfast.graph.merge import live_edges, live_nodes
+from holdfast.graph.parts import arrange, totals
 from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, encode_segment, read_segment
 from holdfast.graph.snapshot import GraphSnapshot
-from holdfast.graph.state import GraphState, check_unique, stats_of
+from holdfast.graph.state import GraphState, stats_of_totals
 from holdfast.graph.view import LayeredView, SnapshotView
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.objects import ObjectStore
@@ -151,7 +153,7 @@ class GraphStore:
         return self._state_of(self.load_manifest(version, tag=tag, at=at))
 
     def _state_of(self, manifest: Manifest) -> GraphState:
-        return GraphState.of_manifest(manifest, manifest.artifacts)
+        return GraphState.of_manifest(manifest, expand(self._chain.handle, manifest))
 
     def snapshot(
         self, version: int | None = None, *, tag: tuple[str, str] | None = None, at: datetime | None = None
@@ -290,6 +292,8 @@ class GraphStore:
     ) -> Committed:
         """Put other segments in the place of some: for compaction, which changes no answer."""
         with self._writing("compact a graph") as guard:
+            if self.current() != base.manifest_id:
+                raise Conflict(f"version {base.manifest_id} is no longer the visible one: look, then compact again")
             return self._publish(guard, added, base=base, removed=removed, tags={}, inputs=(), why=why)
 
     @contextmanager
@@ -324,18 +328,25 @@ class GraphStore:
             segment_id = self.next_segment_id()
             path = chain.layout.segment_key(segment_id, kind)
             made.append(encode_segment(kind, table, segment_id=segment_id, path=path, hidden_count=hidden))
-        run = chain.begin_run(base=base, claims=tuple(descriptor.path for _, descriptor in made))
+        arrangement = arrange(
+            chain.handle,
+            base,
+            [descriptor.to_artifact() for _, descriptor in made],
+            {descriptor.segment_id for descriptor in removed},
+            new_part=lambda: chain.layout.segment_part_key(self.next_segment_id()),
+            in_place=bool(removed),
+        )
+        claims = (*(descriptor.path for _, descriptor in made), *arrangement.files)
+        run = chain.begin_run(base=base, claims=claims)
         for data, descriptor in made:
             chain.store.upload(descriptor.path, [data])
-        gone = {descriptor.segment_id for descriptor in removed}
-        kept = [] if base is None else [s for s in self._state_of(base).segments if s.segment_id not in gone]
-        segments = [*kept, *(descriptor for _, descriptor in made)]
-        check_unique(segments, "this commit")
+        for path, data in arrangement.files.items():
+            chain.store.upload(path, [data])
         draft = ManifestDraft(
-            artifacts=tuple(segment.to_artifact() for segment in segments),
+            artifacts=arrangement.artifacts,
             inputs=tuple(inputs),
             tags=dict(tags),
-            payload={"stats": stats_of(segments).to_json()},
+            payload={"stats": stats_of_totals(totals(arrangement.artifacts)).to_json()},
         )
         outcome = chain.publish(draft, run=run, permit=chain.permit(guard), why=why, base=base)
         match outcome:
