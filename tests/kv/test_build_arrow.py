@@ -79,6 +79,10 @@ def test_null_keys_are_counted_with_samples(chain: Chain) -> None:
     with pytest.raises(BadRows, match="3 with a null in the key") as caught:
         publish_arrow(chain, table, key=["a", "b"], shards=3)
     assert "'a': None" in str(caught.value)
+    hidden = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([None, "x"]))
+    assert hidden.null_count == 0
+    with pytest.raises(BadRows, match="1 with a null in the key"):
+        publish_arrow(chain, pa.table({"k": hidden}), key="k", shards=3)
     assert nothing_published(chain)
 
 
