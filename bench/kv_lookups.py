@@ -22,9 +22,9 @@ TOGETHER = 1000
 MANY = 100_000
 OURS = "Holdfast"
 
-PEER = {"get": 80_000.0, "multi_get": 84_000.0, "get_arrow": 84_000.0}
+PEER = {"get": 80_000.0, "multi_get": 84_000.0, "get_arrow": 84_000.0, "get_arrow, many": 84_000.0}
 """Keys a second of the peer itself (int64 keys, 8 shards), as it was seen on a busy machine."""
-GOALS = {"get": 5.0, "multi_get": 20.0, "get_arrow": 40.0}
+GOALS = {"get": 5.0, "multi_get": 20.0, "get_arrow": 40.0, "get_arrow, many": 40.0}
 VERBS = ("get", "miss", "multi_get", "get_arrow", "get_arrow, many")
 
 
@@ -62,7 +62,8 @@ def run(settings: Settings) -> Report:
             _compare(report, settings, rows, kind)
     report.notes += [
         "the others have no Arrow answer: what is shown is their multi-get, made into a table",
-        "targets: beside the peer's own figures as seen (get 80,000/s, multi-get 84,000 keys/s)",
+        "targets: beside the peer's own figures as seen (get 80,000/s, multi-get 84,000 keys/s), not in this run:",
+        "  those are by the clock on a busy machine, ours per processor second; compare on a quiet one",
     ]
     return report
 
