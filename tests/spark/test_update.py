@@ -161,6 +161,16 @@ def test_keys_of_many_kinds_and_both_sides_in_other_types(spark: SparkSession, c
     }
 
 
+def test_bytes_as_text_on_one_side_and_as_binary_on_the_other(spark: SparkSession, chain: Chain) -> None:
+    """K2, K9: the union of both sides changes no key, not even one that is no text."""
+    keys = spark.createDataFrame([(bytes([0xC3, 0xA9]), 1), (bytes([0xFF, 0x00]), 2)], "k BINARY, n INT")
+    publish_kv(keys, chain, key="k", shards=2)
+    upserts = spark.createDataFrame([("é", 10), ("z", 20)], "k STRING, n INT")
+    published = update_kv(chain, upserts=upserts, deletes=keys.where("n = 2").select("k"))
+    assert (published.upserted_rows, published.deleted_rows, published.absent_rows) == (2, 1, 0)
+    assert {row["k"]: row["n"] for row in stored_table(chain).to_pylist()} == {"é".encode(): 10, b"z": 20}
+
+
 def test_upserts_of_one_key_are_resolved_by_the_rule(
     spark: SparkSession, chain: Chain, by_range: dict[int, str | None]
 ) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, DecimalType
 
 from holdfast.chain import Chain, InputPin
 from holdfast.errors import BadInput, BadRows
@@ -129,11 +128,8 @@ def _changes(upserts: DataFrame | None, deletes: DataFrame | None, dataset: Data
         )
         if side is not None
     ]
-    if len(sides) == 2:
-        sides = _with_equal_keys(sides, len(dataset.key.columns))
-        frame = sides[0].unionByName(sides[1], allowMissingColumns=True)
-    else:
-        frame = sides[0]
+    # Spark widens key columns of two types to one that holds the values of both, as they are.
+    frame = sides[0] if len(sides) == 1 else sides[0].unionByName(sides[1], allowMissingColumns=True)
     names = [name for name in frame.columns if name not in {_MARK, ORDER_COLUMN}]
     tail = [_MARK, *([ORDER_COLUMN] if ORDER_COLUMN in frame.columns else [])]
     types = {column.name: column.dataType for column in frame.schema}
@@ -182,24 +178,3 @@ def _order(rule: OnDuplicate, at: Mapping[str, str]) -> list[str]:
     if rule.column not in at:
         raise BadInput(f"on_duplicate max({rule.column}): no such column; there are {', '.join(at)}")
     return [f"{at[rule.column]} AS {ORDER_COLUMN}"]
-
-
-def _with_equal_keys(sides: list[DataFrame], count: int) -> list[DataFrame]:
-    """Both sides with keys of one Spark type, so that their union changes no key."""
-    for index in range(count):
-        name = f"k{index}"
-        kinds = [side.schema[name].dataType for side in sides]
-        if kinds[0] != kinds[1]:
-            wide = _wide(kinds)
-            sides = [
-                side.selectExpr(*(f"CAST({n} AS {wide}) AS {n}" if n == name else n for n in side.columns))
-                for side in sides
-            ]
-    return sides
-
-
-def _wide(kinds: Sequence[DataType]) -> str:
-    """A type that holds the values of two key types of one kind, as they are."""
-    if any(isinstance(kind, DecimalType) for kind in kinds):
-        return "DECIMAL(38, 0)"
-    return "BINARY" if any(kind.typeName() in {"string", "binary"} for kind in kinds) else "BIGINT"
