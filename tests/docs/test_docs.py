@@ -49,7 +49,7 @@ def test_every_python_example_runs(page: Path, block: Block, tmp_path: Path) -> 
     """A fenced python block is a program: it runs by itself, in an empty folder."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block.text],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60, env=environment(),
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, f"{name_of(page)}:{block.line}\n{done.stderr}"
 
