@@ -253,3 +253,5 @@ def test_edges_are_walked_both_ways(loaded: GraphStore) -> None:
     assert [now.id_of(int(one)) for one in now.outgoing.neighbors(help_)] == ["lib.py->parse"]
     assert [now.id_of(int(one)) for one in now.incoming.neighbors(help_)] == ["app.py->main"]
     assert now.ids_of(now.outgoing.neighbors(help_, now.type_codes(["CALLS"]))).to_pylist() == ["lib.py->parse"]
+    assert len(now.outgoing.neighbors(help_, now.type_codes(["NO SUCH TYPE"]))) == 0
+    assert now.type_codes([]) is None

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import NotFound
-from holdfast.graph.adjacency import Adjacency
+from holdfast.graph.adjacency import NO_TYPE, Adjacency
 from holdfast.graph.index import TextIndex
 from holdfast.graph.zone_map import matches_type
 
@@ -165,7 +165,7 @@ class GraphSnapshot:
         if not types:
             return None
         wanted = [code for code, kind in enumerate(self.edge_types) if any(matches_type(p, kind) for p in types)]
-        return np.array(wanted, np.int16)
+        return np.array(wanted or [NO_TYPE], np.int16)  # an empty list would mean all of them
 
     @cached_property
     def outgoing(self) -> Adjacency:
