@@ -16,6 +16,9 @@ from holdfast.storage import LocalStore, ObjectStore
 from tests.spark import faults
 from tests.spark.reading import table_of
 
+WORKER_BYTES = 640 << 20
+"""The address space that a Python worker may have. Its libraries alone take most of it."""
+
 
 def build(spark: SparkSession, store: ObjectStore, **options: Any) -> dict[str, Any]:
     """Publish on top of what is there, and say what came out of it."""
@@ -48,19 +51,19 @@ def main(scratch: Path, master: str, bucket: str | None) -> dict[str, Any]:
         "spark.speculation.interval": "200ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.minTaskRuntime": "2s",
-        "spark.executor.pyspark.memory": "700m",
+        "spark.executor.pyspark.memory": f"{WORKER_BYTES >> 20}m",
     }
     spark = local_spark(settings=settings)
     found: dict[str, Any] = {}
     if bucket is not None:
         place = open_chain(f"{bucket}/data", layout="kv")
         found["bucket"] = build(spark, place.store)
-        found["speculation"] = build(spark, faults.SlowStore(scratch / "speculation", durable=False))
+        found["speculation"] = build(spark, faults.MeetingStore(scratch / "speculation", durable=False))
         store = faults.FailingStore(scratch / "killed", faults.kill_executor_once)
         found["killed once"] = build(spark, store)
         found["killed always"] = build(spark, faults.FailingStore(scratch / "killed", faults.kill_executor_always))
     else:
-        large = spark.range(1_200_000).selectExpr("id", "repeat(hex(xxhash64(id)), 20) AS payload")
+        large = spark.range(2_000_000).selectExpr("id", "repeat(hex(xxhash64(id)), 20) AS payload")
         chain = chain_on(LocalStore(scratch / "large", durable=False), kv_layout())
         published = publish_kv(large, chain, key="id", shards=1)
         shard = published.dataset.shards[0]
@@ -68,6 +71,7 @@ def main(scratch: Path, master: str, bucket: str | None) -> dict[str, Any]:
         found["large"] = {
             "rows": shard.row_count,
             "bytes": shard.byte_size,
+            "limit": WORKER_BYTES,
             "peak": published.dataset.statistics["peak_worker_bytes"],
             "breaks": [str(one) for one in chain.verify()],
         }

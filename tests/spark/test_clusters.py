@@ -39,7 +39,6 @@ def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_ta
     assert racing["error"] is None
     assert sum(name.startswith("shard-00000-") for name in racing["files"]) == 2
     assert set(racing["named"]) < set(racing["files"])
-    assert "attempt 1" in racing["writers"][0]
 
     once = found["killed once"]
     assert once["error"] is None
@@ -62,10 +61,10 @@ def test_a_shard_larger_than_a_workers_memory_is_written_in_bounded_memory(tmp_p
     finally:
         remove_leftovers(work, before)
 
-    assert found["rows"] == 1_200_000
+    assert found["rows"] == 2_000_000
     assert found["breaks"] == []
-    assert found["bytes"] > 390e6
-    assert found["peak"] < found["bytes"] / 1.3
+    assert found["bytes"] > found["limit"]
+    assert found["peak"] < found["bytes"] / 2
 
 
 def remove_leftovers(work: Path, before: set[Path] | None) -> None:

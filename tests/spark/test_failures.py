@@ -125,7 +125,7 @@ LOST = "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, mo
         ("Traceback (most recent call last):\n  File a\nValueError: bad\nwhole thing\n", "ValueError: bad"),
         ("", "nothing was published"),
         (
-            "An error occurred while calling o2.collectToPython.\n: org.apache.spark.SparkException: Job aborted: why\n at x",
+            "An error occurred while calling o2.collect.\n: org.apache.spark.SparkException: Job aborted: why\n at x",
             "Spark says: Job aborted: why$",
         ),
     ],
