@@ -73,9 +73,9 @@ def point_getter(dataset: DataSet, shards: Sequence[MappedShard | None], fallbac
 
 
 def _int64_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:
-    # A block's row of the table, and the first number of the next: first row; key: validity, numbers; value: validity,
-    # offsets, bytes; first row of the next block.
-    stride, unpack_row = 48, Struct("<7Q").unpack_from
+    # A block's row of the table, and the first number of the next: first row; key: validity, which is skipped, and
+    # numbers; value: validity, offsets, bytes; first row of the next block.
+    stride, unpack_row = 48, Struct("<Q8x5Q").unpack_from
     count, digest, pack, pack_tag = len(parts), xxh64_intdigest, _INT64.pack, _TAG.pack
     unpack_key, unpack_pair = _INT64.unpack_from, _PAIR.unpack_from
 
@@ -90,13 +90,14 @@ def _int64_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:
         position = (turned >> 32) * block_count
         block = position >> 32
         tag = pack_tag(position >> 16 & 0xFFFF)
-        first, _, numbers, validity, offsets, data, end = unpack_row(mapping, table_offset + stride * block)
+        first, numbers, validity, offsets, data, end = unpack_row(mapping, table_offset + stride * block)
         begin = tags_offset + 2 * first
         stop = tags_offset + 2 * end
         at = find(tag, begin, stop)
         while at >= 0:
-            row, odd = divmod(at - begin, 2)
-            if not odd:
+            row = at - begin
+            if not row & 1:  # else it is the end of one tag and the beginning of the next
+                row >>= 1
                 if unverified[block]:
                     verify(block)
                 if unpack_key(mapping, numbers + 8 * row)[0] == key:
@@ -112,7 +113,7 @@ def _int64_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:
 
 def _text_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:
     # As above, with a key of validity, offsets and bytes.
-    stride, unpack_row = 56, Struct("<8Q").unpack_from
+    stride, unpack_row = 56, Struct("<Q8x6Q").unpack_from
     count, digest, pack_tag, unpack_pair = len(parts), xxh64_intdigest, _TAG.pack, _PAIR.unpack_from
 
     def get(key: object, default: object = None) -> object:
@@ -127,13 +128,14 @@ def _text_getter(parts: Sequence[_Parts | None], fallback: Getter) -> Getter:
         position = (turned >> 32) * block_count
         block = position >> 32
         tag = pack_tag(position >> 16 & 0xFFFF)
-        first, _, ends, texts, validity, offsets, data, end = unpack_row(mapping, table_offset + stride * block)
+        first, ends, texts, validity, offsets, data, end = unpack_row(mapping, table_offset + stride * block)
         begin = tags_offset + 2 * first
         stop = tags_offset + 2 * end
         at = find(tag, begin, stop)
         while at >= 0:
-            row, odd = divmod(at - begin, 2)
-            if not odd:
+            row = at - begin
+            if not row & 1:  # else it is the end of one tag and the beginning of the next
+                row >>= 1
                 if unverified[block]:
                     verify(block)
                 start, close = unpack_pair(mapping, ends + 4 * row)
