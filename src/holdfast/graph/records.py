@@ -197,17 +197,3 @@ def _table_of_edges(edges: Sequence[Edge]) -> pa.Table:
 
 def _json(metadata: Mapping[str, object]) -> str | None:
     return orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS).decode() if metadata else None
-
-
-def nodes_of_table(table: pa.Table) -> list[Node]:
-    """Rows as objects."""
-    return [Node(**(row | {"metadata": _parsed(row["metadata"])})) for row in table.select(NODE_COLUMNS).to_pylist()]
-
-
-def edges_of_table(table: pa.Table) -> list[Edge]:
-    """Rows as objects."""
-    return [Edge(**(row | {"metadata": _parsed(row["metadata"])})) for row in table.select(EDGE_COLUMNS).to_pylist()]
-
-
-def _parsed(metadata: str | None) -> Mapping[str, object]:
-    return {} if metadata is None else orjson.loads(metadata)

@@ -19,6 +19,7 @@ from holdfast.errors import BadInput
 from holdfast.kv.columns import column_readers
 from holdfast.kv.keys import KeySchema
 from holdfast.kv.mapped import MappedShard
+from holdfast.kv.rows import plain
 from holdfast.kv.shard_format import places
 from holdfast.kv.window import NEAR, Window
 from holdfast.xxh64 import Hashes
@@ -146,7 +147,7 @@ class Gatherer:
             elif _is_variable(keys.type):
                 equal = self._same_bytes(index, keys, where)
             else:
-                equal = pc.equal(_plain(self.gather(index, where)), _plain(keys)).to_numpy(zero_copy_only=False)
+                equal = pc.equal(plain(self.gather(index, where)), plain(keys)).to_numpy(zero_copy_only=False)
             same = equal if same is None else same & equal
         assert same is not None
         return same
@@ -313,10 +314,6 @@ def _marked(count: int, places: Indices) -> Flags:
 
 def _bitmap(bits: npt.NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(bits, bitorder="little"))
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.storage.cast(pa.binary()) if isinstance(array, pa.ExtensionArray) else array
 
 
 def _is_text(kind: pa.DataType) -> bool:

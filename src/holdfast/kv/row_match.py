@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from holdfast.kv.keys import Key, KeyKind, KeySchema
 from holdfast.kv.request import KeyColumns
+from holdfast.kv.rows import plain
 
 __all__ = ["match_rows", "row_finder"]
 
@@ -45,8 +46,8 @@ def equal_rows(columns: Sequence[pa.Array], wanted: Sequence[pa.Array]) -> Flags
     """Whether each row has the wanted key: one for all rows, or one for each."""
     same: Flags | None = None
     for column, one in zip(columns, wanted, strict=True):
-        right = _plain(one)
-        equal = pc.equal(_plain(column), right[0] if len(right) == 1 else right).to_numpy(zero_copy_only=False)
+        right = plain(one)
+        equal = pc.equal(plain(column), right[0] if len(right) == 1 else right).to_numpy(zero_copy_only=False)
         same = equal if same is None else same & equal
     assert same is not None
     return same
@@ -81,8 +82,3 @@ def _same(columns: Sequence[pa.Array], rows: Indices, keys: KeyColumns, some: In
         return np.zeros(0, dtype=bool)
     taken, asked = pa.array(rows), pa.array(some)
     return equal_rows([column.take(taken) for column in columns], [array.take(asked) for array in keys.arrays])
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """Arrow compares bytes, and not what extension types make of them."""
-    return array.storage.cast(pa.binary()) if isinstance(array, pa.ExtensionArray) else array
