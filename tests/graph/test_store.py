@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.errors import AlreadyExists, BadInput, BadRows, Conflict, CorruptRecord, CorruptShard, SnapshotNotFound
+from holdfast.errors import (
+    AlreadyExists,
+    BadInput,
+    BadRows,
+    Conflict,
+    CorruptRecord,
+    CorruptShard,
+    NotFound,
+    SnapshotNotFound,
+)
 from holdfast.graph.changes import Counts
 from holdfast.graph.records import Edge, Node, node_id, node_ids
 from holdfast.graph.store import GraphStore
@@ -41,10 +50,6 @@ def loaded(graph: GraphStore) -> GraphStore:
     return graph
 
 
-def ids(table: pa.Table) -> list[str]:
-    return [str(text) for text in table.column("semantic_id").to_pylist()]
-
-
 def test_a_graph_begins_empty_at_version_one_and_is_not_made_twice(graph: GraphStore, tmp_path: Path) -> None:
     """G8: create writes the empty first version, and refuses a place that holds a graph."""
     assert (graph.current(), graph.snapshot().node_count) == (1, 0)
@@ -58,7 +63,7 @@ def test_a_graph_in_memory_works_by_the_same_code() -> None:
     """G8: ephemeral graphs."""
     store = GraphStore.ephemeral()
     store.commit(nodes=[MAIN])
-    assert ids(store.snapshot().nodes) == ["app.py->main"]
+    assert store.snapshot().nodes().ids() == ["app.py->main"]
 
 
 def test_what_was_committed_is_there_at_its_version_and_the_manifest_is_as_promised(
@@ -108,9 +113,9 @@ def test_replacing_a_file_removes_what_left_and_tells_what_changed(loaded: Graph
     }
     for store in (loaded, GraphStore.open(loaded.chain.store)):
         now = store.snapshot()
-        assert ids(now.nodes) == ["app.py->main", "lib.py->help", "lib.py->scan"]
-        assert now.node("lib.py->help").column("content_hash").to_pylist() == ["2"]
-        assert sorted(now.edges.column("target").to_pylist()) == ["lib.py->help", "lib.py->scan"]
+        assert now.nodes().ids() == ["app.py->main", "lib.py->help", "lib.py->scan"]
+        assert now.node("lib.py->help").content_hash == "2"
+        assert sorted(edge.target for edge in now.edges()) == ["lib.py->help", "lib.py->scan"]
         assert store.state().stats.total_nodes == now.node_count
         assert store.state().stats.total_edges == now.edge_count
     assert loaded.snapshot(2).node_count == 3
@@ -135,7 +140,7 @@ def test_an_edge_to_nowhere_is_named_and_refused_or_kept_if_asked(loaded: GraphS
         loaded.replace_files(["lib.py"])
     assert loaded.current() == 2
     loaded.commit(edges=[call("app.py->main", "gone")], dangling="keep")
-    assert loaded.snapshot().dangling.to_pylist() == ["gone"]
+    assert loaded.snapshot().dangling == ["gone"]
 
 
 def test_nodes_and_edges_are_removed_by_name(loaded: GraphStore) -> None:
@@ -144,7 +149,7 @@ def test_nodes_and_edges_are_removed_by_name(loaded: GraphStore) -> None:
         loaded.commit(remove_nodes=["nobody"])
     loaded.commit(remove_edges=[CALLS[0]])
     loaded.commit(remove_nodes=["lib.py->help"])
-    assert ids(loaded.snapshot().nodes) == ["app.py->main", "lib.py->parse"]
+    assert loaded.snapshot().nodes().ids() == ["app.py->main", "lib.py->parse"]
     assert loaded.snapshot().edge_count == 0
 
 
@@ -219,7 +224,7 @@ def test_tags_find_versions_and_rollback_takes_one_back(loaded: GraphStore) -> N
     assert loaded.snapshot(tag=("release", "one")).node_count == 3
     loaded.chain.rollback()
     loaded.commit(nodes=[function("instead")])
-    assert ids(loaded.snapshot().nodes) == ["app.py->instead", "app.py->main", "lib.py->help", "lib.py->parse"]
+    assert loaded.snapshot().nodes().ids() == ["app.py->instead", "app.py->main", "lib.py->help", "lib.py->parse"]
     assert loaded.current() == 4
 
 
@@ -235,7 +240,7 @@ def test_nodes_are_selected_by_type_name_file_and_metadata(graph: GraphStore) ->
     now = graph.snapshot()
 
     def found(**filters: object) -> list[str]:
-        return ids(now.nodes.take(pa.array(now.select_nodes(**filters))))  # type: ignore[arg-type]
+        return now.nodes(**filters).ids()  # type: ignore[arg-type]
 
     assert found(type="http:*") == ["1", "2"]
     assert found(type="http:*", file="x") == ["1"]
@@ -249,9 +254,14 @@ def test_nodes_are_selected_by_type_name_file_and_metadata(graph: GraphStore) ->
 def test_edges_are_walked_both_ways(loaded: GraphStore) -> None:
     """G22: outgoing and incoming, by number and by name."""
     now = loaded.snapshot()
-    help_ = now.number_of("lib.py->help")
-    assert [now.id_of(int(one)) for one in now.outgoing.neighbors(help_)] == ["lib.py->parse"]
-    assert [now.id_of(int(one)) for one in now.incoming.neighbors(help_)] == ["app.py->main"]
-    assert now.ids_of(now.outgoing.neighbors(help_, now.type_codes(["CALLS"]))).to_pylist() == ["lib.py->parse"]
-    assert len(now.outgoing.neighbors(help_, now.type_codes(["NO SUCH TYPE"]))) == 0
-    assert now.type_codes([]) is None
+    assert now.neighbors("lib.py->help") == ["lib.py->parse"]
+    assert now.neighbors("lib.py->help", direction="in") == ["app.py->main"]
+    assert now.neighbors("lib.py->help", direction="both") == ["app.py->main", "lib.py->parse"]
+    assert now.neighbors("lib.py->help", ["CALLS"]) == now.neighbors("lib.py->help", []) == ["lib.py->parse"]
+    assert now.neighbors("lib.py->help", "NO SUCH TYPE") == []
+    assert [edge.source for edge in now.incoming("lib.py->help")] == ["app.py->main"]
+    assert [edge.target for edge in now.outgoing("lib.py->help")] == ["lib.py->parse"]
+    with pytest.raises(NotFound, match="'nobody'"):
+        now.neighbors("nobody")
+    with pytest.raises(BadInput, match="use out, in, both"):
+        now.neighbors("lib.py->help", direction="up")

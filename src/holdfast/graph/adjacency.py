@@ -120,6 +120,12 @@ class Adjacency:
             array.flags.writeable = False  # answers are views of them
         return rows
 
+    def renumbered(self) -> Adjacency:
+        """The same rows for edges that were put into the order of the rows: each is at its own position."""
+        edges = np.arange(self.edge_count, dtype=np.int64)
+        edges.flags.writeable = False
+        return Adjacency(offsets=self.offsets, targets=self.targets, types=self.types, edges=edges, marks=self.marks)
+
     def reversed(self) -> Adjacency:
         """The same edges by their target: its neighbours are the nodes that point here."""
         return self._rows(self.node_count, self.targets, self.sources(), self.types, self.edges, self.marks)

@@ -30,14 +30,20 @@ class TextIndex:
 
     def find(self, text: str) -> int:
         """The place of one text, or -1."""
-        hashed = np.uint64(xxh64_intdigest(text.encode(), SEED))
-        at = int(np.searchsorted(self._hashes, hashed))
-        while at < len(self._hashes) and self._hashes[at] == hashed:
-            place = int(self._order[at])
+        for place in self.with_hash(xxh64_intdigest(text.encode(), SEED)):
             if self._texts[place].as_py() == text:
                 return place
-            at += 1
         return -1
+
+    def with_hash(self, hashed: int) -> list[int]:
+        """The places of all texts with this hash: one, or by a rare chance several."""
+        wanted = np.uint64(hashed)
+        at = int(self._hashes.searchsorted(wanted))
+        places = []
+        while at < len(self._hashes) and self._hashes[at] == wanted:
+            places.append(int(self._order[at]))
+            at += 1
+        return places
 
     def find_all(self, texts: pa.Array) -> Indices:
         """The place of each, -1 for those that are not there."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.graph.segment import segment_schema
 
-__all__ = ["edge_numbers", "live_edges", "live_nodes", "newest"]
+__all__ = ["edge_numbers", "live_edges", "live_nodes", "newest_rows"]
 
 Indices = npt.NDArray[np.int64]
 
@@ -19,21 +19,23 @@ Indices = npt.NDArray[np.int64]
 def live_nodes(tables: Sequence[pa.Table], *, keep_tombstones: bool = False) -> pa.Table:
     """The nodes that are there, in the order of their ids; `tables` are segments' rows, the oldest first."""
     table = _joined(tables, "nodes")
-    if len(tables) > 1 or _any(table.column("tombstone")):
-        table = table.take(pa.array(newest(_codes(table.column("semantic_id")), table, keep_tombstones)))
-        table = table.sort_by("semantic_id")
-    return table
+    gone = _flags(table)
+    if _in_order(tables) and not gone.any():
+        return table
+    table = table.take(pa.array(newest_rows(_codes(table.column("semantic_id")), gone, keep_tombstones)))
+    return table.sort_by("semantic_id")
 
 
 def live_edges(tables: Sequence[pa.Table], *, keep_tombstones: bool = False) -> pa.Table:
     """The same for edges, in the order of their segments."""
     table = _joined(tables, "edges")
-    if len(tables) > 1 or _any(table.column("tombstone")):
-        table = table.take(pa.array(newest(edge_numbers(table), table, keep_tombstones)))
-    return table
+    gone = _flags(table)
+    if len(tables) < 2 and not gone.any():
+        return table
+    return table.take(pa.array(newest_rows(edge_numbers(table), gone, keep_tombstones)))
 
 
-def newest(keys: Indices, table: pa.Table, keep_tombstones: bool) -> Indices:
+def newest_rows(keys: Indices, gone: npt.NDArray[np.bool_], keep_tombstones: bool = False) -> Indices:
     """The rows that nothing newer hides, in their order."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -42,7 +44,6 @@ def newest(keys: Indices, table: pa.Table, keep_tombstones: bool) -> Indices:
     rows: Indices = np.sort(order[last])
     if keep_tombstones:
         return rows
-    gone = table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False)
     there: Indices = rows[~gone[rows]]
     return there
 
@@ -72,5 +73,13 @@ def _joined(tables: Sequence[pa.Table], kind: str) -> pa.Table:
     return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
 
 
-def _any(column: pa.ChunkedArray) -> bool:
-    return bool(pc.any(column).as_py())
+def _flags(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows are tombstones."""
+    column = table.column("tombstone").combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False) if len(table) else [], np.bool_)
+
+
+def _in_order(tables: Sequence[pa.Table]) -> bool:
+    """Whether each segment begins behind the end of the one before: then no two have the same node."""
+    ends = [(table.column("semantic_id")[0].as_py(), table.column("semantic_id")[-1].as_py()) for table in tables]
+    return all(before[1] < after[0] for before, after in pairwise(ends))

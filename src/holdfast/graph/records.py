@@ -30,6 +30,7 @@ __all__ = [
     "canonical_nodes",
     "edge_schema",
     "hash_texts",
+    "id_hash",
     "node_id",
     "node_ids",
     "node_schema",
@@ -37,6 +38,7 @@ __all__ = [
 
 SECOND_SEED = xxh64_intdigest(b"holdfast", SEED)
 SAMPLES_MAX = 5
+ID_BYTES = 16
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -106,6 +108,13 @@ def node_id(semantic_id: str) -> bytes:
     """The 128-bit id of one node."""
     data = semantic_id.encode()
     return xxh64_intdigest(data, SEED).to_bytes(8, "little") + xxh64_intdigest(data, SECOND_SEED).to_bytes(8, "little")
+
+
+def id_hash(identity: bytes) -> int:
+    """The first half of a 128-bit id: the hash by which its node is found."""
+    if len(identity) != ID_BYTES:
+        raise BadInput(f"an id has {ID_BYTES} bytes, not {len(identity)}; a semantic id is text")
+    return int.from_bytes(identity[:8], "little")
 
 
 def node_ids(semantic_ids: pa.Array) -> pa.Array:

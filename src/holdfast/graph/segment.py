@@ -7,13 +7,13 @@ A tombstone is the record that is gone, as it was; its key is hidden in all olde
 tombstone and a record of the same key, the record stays: the tombstone only hides what was there before, under another
 type or file.
 
-Every page has a checksum, and the manifest has one of the whole file: a file that is read whole is compared with it.
+The manifest has a checksum of the whole file: a file that is read whole is compared with it. How a part of one is read
+and checked is in `segment_file.py`. Every page has a checksum too, for other readers of Parquet.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from holdfast.chain import Artifact
 from holdfast.codec import Fields
-from holdfast.errors import BadInput, CorruptRecord, CorruptShard, ObjectNotFound, UnsupportedFormat
+from holdfast.errors import CorruptRecord, CorruptShard, ObjectNotFound, UnsupportedFormat
 from holdfast.graph.encoding import encoded_column
 from holdfast.graph.records import edge_schema, node_schema
 from holdfast.graph.zone_map import ZoneMap
@@ -34,7 +34,8 @@ __all__ = [
     "SEGMENT_FORMAT",
     "SegmentDescriptor",
     "SegmentKind",
-    "encode_segment",
+    "check_columns",
+    "dictionary_columns",
     "read_segment",
     "segment_schema",
     "sorted_edges",
@@ -44,7 +45,6 @@ __all__ = [
 SegmentKind = Literal["nodes", "edges"]
 
 SEGMENT_FORMAT = 1
-ROW_GROUP_ROWS = 65_536
 _TOMBSTONE = pa.field("tombstone", pa.bool_(), nullable=False)
 
 
@@ -61,6 +61,8 @@ class SegmentDescriptor:
     kind: SegmentKind
     path: str
     byte_size: int
+    tail_size: int
+    """The bytes at its end that tell where everything is (`segment_file`)."""
     record_count: int
     """Rows that are no tombstones."""
     tombstone_count: int
@@ -80,6 +82,7 @@ class SegmentDescriptor:
                 "segment_id": self.segment_id,
                 "kind": self.kind,
                 "segment_format": SEGMENT_FORMAT,
+                "tail_size": self.tail_size,
                 "tombstone_count": self.tombstone_count,
                 "hidden_count": self.hidden_count,
                 "zone_map": self.zone_map.to_json(),
@@ -99,48 +102,13 @@ class SegmentDescriptor:
             kind="nodes" if kind == "nodes" else "edges",
             path=artifact.path,
             byte_size=artifact.byte_size,
+            tail_size=fields.number("tail_size"),
             record_count=artifact.row_count,
             tombstone_count=fields.number("tombstone_count"),
             hidden_count=fields.number("hidden_count"),
             checksum=artifact.checksum,
             zone_map=ZoneMap.from_fields(Fields(fields.mapping("zone_map"), key=artifact.path)),
         )
-
-
-def encode_segment(
-    kind: SegmentKind, table: pa.Table, *, segment_id: int, path: str, hidden_count: int
-) -> tuple[bytes, SegmentDescriptor]:
-    """The file of sorted rows (with their tombstone column), and its descriptor."""
-    if len(table) == 0:
-        raise BadInput("a segment has at least one row")
-    sink = io.BytesIO()
-    texts = ("semantic_id", "name") if kind == "nodes" else ("source",)
-    schema = segment_schema(kind)
-    with pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        write_page_checksum=True,
-        use_dictionary=[name for name in table.column_names if name not in (*texts, "metadata", "tombstone")],
-        column_encoding=dict.fromkeys(texts, "DELTA_BYTE_ARRAY"),
-        store_schema=False,
-    ) as writer:
-        for start in range(0, len(table), ROW_GROUP_ROWS):
-            # As plain text: from a dictionary, every row group would be given the whole of it.
-            writer.write_table(table.slice(start, ROW_GROUP_ROWS).cast(schema), row_group_size=ROW_GROUP_ROWS)
-    data = sink.getvalue()
-    tombstones = pc.sum(table.column("tombstone")).as_py() or 0
-    return data, SegmentDescriptor(
-        segment_id=segment_id,
-        kind=kind,
-        path=path,
-        byte_size=len(data),
-        record_count=len(table) - tombstones,
-        tombstone_count=tombstones,
-        hidden_count=hidden_count,
-        checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
-        zone_map=ZoneMap.of_nodes(table) if kind == "nodes" else ZoneMap.of_edges(table),
-    )
 
 
 def read_segment(store: ObjectStore, descriptor: SegmentDescriptor) -> pa.Table:
@@ -152,14 +120,22 @@ def read_segment(store: ObjectStore, descriptor: SegmentDescriptor) -> pa.Table:
     found = f"sha256:{hashlib.sha256(data).hexdigest()}"
     if found != descriptor.checksum:
         raise CorruptShard(descriptor.path, f"its checksum is {found}, not {descriptor.checksum}")
-    dictionaries = ["type", "file"] if descriptor.kind == "nodes" else ["target", "type", "file"]
     try:
-        table = pq.read_table(pa.BufferReader(data), read_dictionary=dictionaries)
+        table = pq.read_table(pa.BufferReader(data), read_dictionary=dictionary_columns(descriptor.kind))
     except (pa.ArrowException, OSError) as error:
         raise CorruptShard(descriptor.path, f"it is no segment: {error}") from None
+    check_columns(table, descriptor)
+    return table
+
+
+def dictionary_columns(kind: SegmentKind) -> list[str]:
+    """What is read as numbers into dictionaries, one for each row group."""
+    return ["type", "file"] if kind == "nodes" else ["target", "type", "file"]
+
+
+def check_columns(table: pa.Table, descriptor: SegmentDescriptor) -> None:
     if table.column_names != segment_schema(descriptor.kind).names:
         raise CorruptShard(descriptor.path, f"its columns are {', '.join(table.column_names)}")
-    return table
 
 
 def sorted_nodes(table: pa.Table) -> pa.Table:

@@ -1,215 +1,310 @@
-"""One version of a graph in memory, as arrays: the nodes, the edges, and who is next to whom (G14, G21).
+"""One version of a graph in memory, and all that can be asked of it (G14, G21-G24).
 
-Nodes are numbered by their place in the table of nodes. An edge that points to nothing keeps its end: such an end has a
-number behind all nodes, and no record.
+Every answer has one order, whatever segments it came from: nodes by their semantic id; edges by source, type and
+target, those to an end without a node last; walks as `traverse.py` says. No types, or an empty list of them, means all.
+A pattern `http:*` stands for all types that begin with `http:`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import NotFound
-from holdfast.graph.adjacency import NO_TYPE, Adjacency
-from holdfast.graph.index import TextIndex
-from holdfast.graph.zone_map import matches_type
+from holdfast.errors import BadInput, NotFound
+from holdfast.graph.adjacency import Adjacency, type_table
+from holdfast.graph.answers import Answer, Reached, edge_answer, node_answer, reached_answer
+from holdfast.graph.arrays import GraphArrays, one_piece
+from holdfast.graph.metadata import rows_with_metadata
+from holdfast.graph.quotient import quotient
+from holdfast.graph.records import Edge, Node, id_hash, node_id
+from holdfast.graph.traverse import Visit, breadth_first, depth_first, reachable, shortest_path
 
-__all__ = ["GraphSnapshot"]
+__all__ = ["DIRECTIONS", "GraphSnapshot", "as_list"]
 
+DIRECTIONS = ("out", "in", "both")
 Indices = npt.NDArray[np.int64]
+Texts = str | Sequence[str] | None
 
 
 class GraphSnapshot:
-    """Nodes and edges that are there at one version. Immutable; any number of threads may ask."""
+    """Immutable; any number of threads may ask."""
 
-    def __init__(self, nodes: pa.Table, edges: pa.Table, *, version: int) -> None:
-        self.version = version
-        self.nodes = _encoded(nodes, ("type", "file"))
-        """In the order of their semantic ids."""
-        self.edges = _encoded(edges, ("source", "target", "type", "file"))
-        """In the order of source, type and target where one segment holds them all; stable in any case."""
+    def __init__(self, arrays: GraphArrays) -> None:
+        self.arrays = arrays
+
+    @property
+    def version(self) -> int:
+        return self.arrays.version
 
     @property
     def node_count(self) -> int:
-        return len(self.nodes)
+        return self.arrays.node_count
 
     @property
     def edge_count(self) -> int:
-        return len(self.edges)
-
-    # -- nodes ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def index(self) -> TextIndex:
-        return TextIndex(_whole(self.nodes.column("semantic_id")))
-
-    def node(self, semantic_id: str) -> pa.Table:
-        """One node as a table of one row; NotFound if it is not there."""
-        place = self.index.find(semantic_id)
-        if place < 0:
-            raise NotFound(f"no node {semantic_id!r} at version {self.version}")
-        return self.nodes.slice(place, 1)
-
-    def select_nodes(
-        self,
-        *,
-        type: str | Sequence[str] | None = None,  # noqa: A002 - it is what everybody calls it
-        name: str | None = None,
-        file: str | None = None,
-        metadata: Mapping[str, object] | None = None,
-    ) -> Indices:
-        """The nodes that fit all that is given, in order."""
-        chosen: npt.NDArray[np.bool_] | None = None
-        if type is not None and len(type):
-            patterns = [type] if isinstance(type, str) else list(type)
-            chosen = _with_values(self.nodes.column("type"), lambda kind: any(matches_type(p, kind) for p in patterns))
-        if file is not None:
-            chosen = _both(chosen, _with_values(self.nodes.column("file"), lambda found: found == file))
-        if name is not None:
-            same = pc.equal(self.nodes.column("name"), name).combine_chunks().to_numpy(zero_copy_only=False)
-            chosen = _both(chosen, same)
-        places = np.arange(len(self.nodes)) if chosen is None else np.flatnonzero(chosen)
-        return places if not metadata else self._with_metadata(places, metadata)
-
-    def _with_metadata(self, places: Indices, wanted: Mapping[str, object]) -> Indices:
-        """First by the text that must be in it, for all at once; only what is left is parsed."""
-        texts = self.nodes.column("metadata").take(pa.array(places))
-        maybe = np.ones(len(places), dtype=bool)
-        for attribute, value in wanted.items():
-            pattern = re.escape(orjson.dumps(attribute).decode())
-            if isinstance(value, int | bool):  # spelled in one way only; texts may be escaped in several
-                pattern += r"\s*:\s*" + re.escape(orjson.dumps(value).decode())
-            has = pc.fill_null(pc.match_substring_regex(texts, pattern), False)
-            maybe &= has.combine_chunks().to_numpy(zero_copy_only=False)
-        left = np.flatnonzero(maybe)
-        parsed = texts.take(pa.array(left)).to_pylist()
-        fits = [row for row, text in zip(left.tolist(), parsed, strict=True) if _fits(orjson.loads(text), wanted)]
-        return places[np.array(fits, np.int64)]
-
-    def count_by_type(self) -> dict[str, int]:
-        """How many nodes there are of each type, by name."""
-        counted = self.nodes.column("type").value_counts()
-        return dict(sorted((entry["values"].as_py(), entry["counts"].as_py()) for entry in counted))
-
-    # -- edges ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _ends(self) -> tuple[Indices, Indices, pa.Array]:
-        """The numbers of every edge's source and target, and the ids of the ends that have no node."""
-        numbers, missing = [], []
-        for name in ("source", "target"):
-            column = _whole(self.edges.column(name))
-            places = self.index.find_all(column.dictionary)
-            numbers.append((places, column.indices.to_numpy(zero_copy_only=False)))
-            missing.append(column.dictionary.filter(pa.array(places < 0)))
-        ghosts = pc.unique(pa.concat_arrays(missing)).sort()
-        ghost_index = TextIndex(ghosts)
-        ends = []
-        for (places, codes), texts in zip(numbers, missing, strict=True):
-            known = places.copy()
-            known[places < 0] = self.node_count + ghost_index.find_all(texts)
-            ends.append(known[codes])
-        return ends[0], ends[1], ghosts
+        return self.arrays.edge_count
 
     @property
-    def dangling(self) -> pa.Array:
+    def dangling(self) -> list[str]:
         """The ids that edges name and no node has, in order."""
-        return self._ends[2]
+        return [str(text) for text in self.arrays.ghosts.to_pylist()]
 
-    def id_of(self, number: int) -> str:
-        """The semantic id of a node, or of an end that has no node."""
-        if number < self.node_count:
-            return str(self.nodes.column("semantic_id")[number].as_py())
-        return str(self.dangling[number - self.node_count].as_py())
+    # -- records ------------------------------------------------------------------------------------------------------
 
-    def ids_of(self, numbers: npt.NDArray[np.integer[Any]]) -> pa.Array:
-        """The same for many."""
-        known = _whole(self.nodes.column("semantic_id"))
-        texts = pa.concat_arrays([known, self.dangling.cast(known.type)]) if len(self.dangling) else known
-        return texts.take(pa.array(numbers))
+    def node(self, id: str | bytes) -> Node:  # noqa: A002 - it is what everybody calls it
+        """One node, by its semantic id or by its 128-bit id; NotFound if it is not there."""
+        arrays = self.arrays
+        place = arrays.index.find(id) if isinstance(id, str) else self._place_of(id)
+        if not 0 <= place < arrays.node_count:
+            raise NotFound(f"no node {id!r} at version {self.version}")
+        return node_answer(lambda: arrays.nodes.slice(place, 1)).one()
 
-    def number_of(self, semantic_id: str) -> int:
-        """The number by which traversals know a node; NotFound if nothing has this id."""
-        place = self.index.find(semantic_id)
-        if place >= 0:
-            return place
-        ghost = pc.index(self.dangling, semantic_id).as_py() if len(self.dangling) else -1
-        if ghost < 0:
-            raise NotFound(f"no node {semantic_id!r} at version {self.version}")
-        return self.node_count + int(ghost)
+    def _place_of(self, given: bytes) -> int:
+        for place in self.arrays.index.with_hash(id_hash(given)):
+            if node_id(self.arrays.ids[place].as_py()) == given:
+                return place
+        return -1
 
-    def numbers_of(self, semantic_ids: pa.Array) -> Indices:
-        """The numbers of many ids, -1 for those that nothing has."""
-        places = self.index.find_all(semantic_ids)
-        if len(self.dangling) and (places < 0).any():
-            ghosts = pc.index_in(semantic_ids, value_set=self.dangling.cast(semantic_ids.type))
-            numbers = pc.fill_null(ghosts, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-            places = np.where((places < 0) & (numbers >= 0), numbers + self.node_count, places)
+    def nodes(
+        self,
+        *,
+        type: Texts = None,  # noqa: A002
+        name: str | None = None,
+        file: Texts = None,
+        metadata: Mapping[str, object] | None = None,
+        ids: Sequence[str] | pa.Array | None = None,
+    ) -> Answer[Node]:
+        """The nodes that fit all that is given."""
+        places = self._select(as_list(type), name, as_list(file), metadata or {}, ids)
+        nodes = self.arrays.nodes
+        return node_answer(lambda: nodes if len(places) == len(nodes) else nodes.take(pa.array(places)))
+
+    def edges(
+        self,
+        *,
+        type: Texts = None,  # noqa: A002
+        source: str | None = None,
+        target: str | None = None,
+        file: Texts = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> Answer[Edge]:
+        """The edges that fit all that is given."""
+        arrays, kinds, files = self.arrays, as_list(type), as_list(file)
+        places: Indices | None = None
+        if source is not None:
+            places = _common(places, self._edges_of(arrays.outgoing, source))
+        if target is not None:
+            places = _common(places, self._edges_of(arrays.incoming, target))
+        if files:
+            codes = arrays.file_codes(pa.array(files), of="edges")
+            places = _common(places, arrays.edges_of_file.nodes_of(codes).astype(np.int64))
+        table = type_table(arrays.type_codes(kinds))
+        if table is not None:
+            fits = table[arrays.outgoing.types if places is None else arrays.outgoing.types[places]]
+            places = np.flatnonzero(fits) if places is None else places[fits]
+        if metadata:
+            places = np.arange(self.edge_count) if places is None else places
+            places = places[rows_with_metadata(arrays.metadata.take(pa.array(places)), metadata)]
+        chosen = places
+        return edge_answer(lambda: arrays.edge_table(chosen))
+
+    def _edges_of(self, rows: Adjacency, id: str) -> Indices:  # noqa: A002
+        number = self.arrays.index.find(id)
+        return rows.edges_of(number) if number >= 0 else np.empty(0, np.int64)
+
+    def count_by_type(self, kind: str = "nodes") -> dict[str, int]:
+        """How many nodes, or edges, there are of each type, by name."""
+        if kind == "edges":
+            counts = np.bincount(self.arrays.outgoing.types, minlength=len(self.arrays.type_names)).tolist()
+            return {name: n for name, n in zip(self.arrays.type_names, counts, strict=True) if n}
+        if kind != "nodes":
+            raise BadInput(f"{kind!r} cannot be counted; use nodes or edges")
+        types = one_piece(self.arrays.nodes.column("type"))
+        counts = np.bincount(types.indices.to_numpy(zero_copy_only=False), minlength=len(types.dictionary)).tolist()
+        return {str(name): n for name, n in zip(types.dictionary.to_pylist(), counts, strict=True) if n}
+
+    def _select(
+        self,
+        types: Sequence[str],
+        name: str | None,
+        files: Sequence[str],
+        metadata: Mapping[str, object],
+        ids: Sequence[str] | pa.Array | None,
+    ) -> Indices:
+        arrays = self.arrays
+        places: Indices | None = None
+        if ids is not None:
+            wanted = ids if isinstance(ids, pa.Array) else pa.array(list(ids), pa.string())
+            found = np.unique(arrays.numbers_of(wanted))
+            places = found[(found >= 0) & (found < arrays.node_count)]
+        if files:
+            codes = arrays.file_codes(pa.array(files), of="nodes")
+            places = _common(places, arrays.nodes_of_file.nodes_of(codes).astype(np.int64))
+        if types:
+            fits = arrays.nodes_with_type(types)
+            places = np.flatnonzero(fits) if places is None else places[fits[places]]
+        if name is not None:
+            names = arrays.nodes.column("name")
+            same = pc.equal(names if places is None else names.take(pa.array(places)), name)
+            fits = one_piece(same).to_numpy(zero_copy_only=False) if len(same) else np.zeros(0, np.bool_)
+            places = np.flatnonzero(fits) if places is None else places[fits]
+        if places is None:
+            places = np.arange(arrays.node_count)
+        if metadata:
+            texts = one_piece(arrays.nodes.column("metadata").take(pa.array(places)))
+            places = places[rows_with_metadata(texts, metadata)]
         return places
 
-    @cached_property
-    def edge_types(self) -> list[str]:
-        """The types of edges; their places are the codes that adjacencies have."""
-        return [str(kind) for kind in _whole(self.edges.column("type")).dictionary.to_pylist()]
+    # -- who is next to whom ------------------------------------------------------------------------------------------
 
-    def type_codes(self, types: Sequence[str] | None) -> npt.NDArray[np.int16] | None:
-        """The codes of some types of edges; None, which is all, if none are given."""
-        if not types:
+    def outgoing(self, id: str, types: Texts = None) -> Answer[Edge]:  # noqa: A002
+        """The edges that start at a node."""
+        return self._edges_at(self.arrays.outgoing, id, types)
+
+    def incoming(self, id: str, types: Texts = None) -> Answer[Edge]:  # noqa: A002
+        """The edges that end at a node, by type, then source."""
+        return self._edges_at(self.arrays.incoming, id, types)
+
+    def _edges_at(self, rows: Adjacency, id: str, types: Texts) -> Answer[Edge]:  # noqa: A002
+        number, codes = self.arrays.number_of(id), self.arrays.type_codes(as_list(types))
+        return edge_answer(lambda: self.arrays.edge_table(rows.edges_of(number, codes)))
+
+    def neighbors(self, id: str, types: Texts = None, *, direction: str = "out") -> list[str]:  # noqa: A002
+        """The ids of the nodes that an edge leads to, or comes from, each once, in order."""
+        arrays = self.arrays
+        number, codes = arrays.number_of(id), arrays.type_codes(as_list(types))
+        found = [rows.neighbors(number, codes) for rows in self._rows(direction)]
+        numbers = found[0] if len(found) == 1 else np.union1d(*found)
+        return arrays.ids.take(pa.array(numbers)).to_pylist()  # type: ignore[no-any-return]
+
+    # -- walks --------------------------------------------------------------------------------------------------------
+
+    def breadth_first(
+        self,
+        starts: str | Sequence[str],
+        *,
+        depth: int | None = None,
+        types: Texts = None,
+        direction: str = "out",
+        limit: int | None = None,
+    ) -> Answer[Reached]:
+        """All nodes within reach, nearest first."""
+        return self._walk(breadth_first, starts, depth, types, direction, limit)
+
+    def depth_first(
+        self,
+        starts: str | Sequence[str],
+        *,
+        depth: int | None = None,
+        types: Texts = None,
+        direction: str = "out",
+        limit: int | None = None,
+    ) -> Answer[Reached]:
+        """The same nodes, each branch to its end before the next."""
+        return self._walk(depth_first, starts, depth, types, direction, limit)
+
+    def reachable(
+        self, starts: str | Sequence[str], *, depth: int | None = None, types: Texts = None, direction: str = "out"
+    ) -> list[str]:
+        """The ids of all nodes within reach, the starts included, in order; `direction="in"`: of all that reach one."""
+        arrays, rows = self.arrays, self._one_way(direction)
+        found = reachable(rows, self._numbers(starts), depth_max=depth, types=arrays.type_codes(as_list(types)))
+        return arrays.ids_of(found).to_pylist()  # type: ignore[no-any-return]
+
+    def shortest_path(
+        self, source: str, target: str, *, types: Texts = None, depth: int | None = None
+    ) -> Answer[Edge] | None:
+        """The edges of a path of the fewest edges; None where there is none. No edge at all from a node to itself."""
+        arrays = self.arrays
+        ends, codes = (arrays.number_of(source), arrays.number_of(target)), arrays.type_codes(as_list(types))
+        steps = shortest_path(arrays.outgoing, arrays.incoming, *ends, types=codes, depth_max=depth)
+        if steps is None:
             return None
-        wanted = [code for code, kind in enumerate(self.edge_types) if any(matches_type(p, kind) for p in types)]
-        return np.array(wanted or [NO_TYPE], np.int16)  # an empty list would mean all of them
+        places = np.array([step.edge for step in steps[1:]], np.int64)
+        return edge_answer(lambda: arrays.edge_table(places))
 
-    @cached_property
-    def outgoing(self) -> Adjacency:
-        return self._adjacency(0, 1)
+    def dependents(self, files: str | Sequence[str], *, types: Texts = None, transitive: bool = False) -> list[str]:
+        """The files that have an edge into these, in order; `transitive`: and those that depend on them, and so on."""
+        return self._files_next_to(self.arrays.incoming, files, types, transitive)
 
-    @cached_property
-    def incoming(self) -> Adjacency:
-        return self._adjacency(1, 0)
+    def dependencies(self, files: str | Sequence[str], *, types: Texts = None, transitive: bool = False) -> list[str]:
+        """The files that these have an edge into."""
+        return self._files_next_to(self.arrays.outgoing, files, types, transitive)
 
-    def _adjacency(self, source: int, target: int) -> Adjacency:
-        ends = self._ends
-        codes = _whole(self.edges.column("type")).indices.to_numpy(zero_copy_only=False).astype(np.int16)
-        count = self.node_count + len(self.dangling)
-        first, second = (ends[0], ends[1]) if source < target else (ends[1], ends[0])
-        return Adjacency.build(count, first, second, codes)
+    def _files_next_to(self, rows: Adjacency, files: str | Sequence[str], types: Texts, transitive: bool) -> list[str]:
+        arrays, given = self.arrays, as_list(files)
+        known = one_piece(arrays.nodes.column("file")).dictionary
+        codes = arrays.file_codes(pa.array(given, pa.string()), of="nodes")
+        if len(codes) < len(set(given)):
+            gone = sorted(set(given) - set(known.take(pa.array(codes)).to_pylist()))
+            raise NotFound(f"no file {gone[0]!r} at version {self.version}")
+        found = quotient(
+            rows, arrays.nodes_of_file, codes, types=arrays.type_codes(as_list(types)), transitive=transitive
+        )
+        return sorted(str(text) for text in known.take(pa.array(found)).to_pylist())
+
+    # -- small parts --------------------------------------------------------------------------------------------------
+
+    def _rows(self, direction: str) -> list[Adjacency]:
+        if direction not in DIRECTIONS:
+            raise BadInput(f"direction {direction!r}: use {', '.join(DIRECTIONS)}")
+        ways = [] if direction == "in" else [self.arrays.outgoing]
+        return ways if direction == "out" else [*ways, self.arrays.incoming]
+
+    def _one_way(self, direction: str) -> Adjacency:
+        if direction == "both":
+            raise BadInput("a walk goes one way: use out or in")
+        return self._rows(direction)[0]
+
+    def _numbers(self, starts: str | Sequence[str]) -> list[int]:
+        return [self.arrays.number_of(start) for start in as_list(starts)]
+
+    def _walk(
+        self,
+        walk: Callable[..., Visit],
+        starts: str | Sequence[str],
+        depth: int | None,
+        types: Texts,
+        direction: str,
+        limit: int | None,
+    ) -> Answer[Reached]:
+        rows, codes = self._one_way(direction), self.arrays.type_codes(as_list(types))
+        visit = walk(rows, self._numbers(starts), depth_max=depth, types=codes, limit=limit)
+        return reached_answer(lambda: self._visited(visit))
+
+    def _visited(self, visit: Visit) -> pa.Table:
+        arrays = self.arrays
+        known = pa.array(visit.nodes, mask=visit.nodes >= arrays.node_count)
+        records = arrays.nodes.select(["type", "name", "file"]).take(known)
+        edge_types = pa.array(arrays.type_names, pa.string()).take(_or_null(arrays.outgoing.types, visit.edges))
+        return pa.table(
+            {
+                "semantic_id": arrays.ids_of(visit.nodes),
+                **{name: records.column(name) for name in records.column_names},
+                "depth": pa.array(visit.depths),
+                "parent": arrays.ids.take(pa.array(visit.parents, mask=visit.parents < 0)),
+                "edge_type": edge_types,
+            }
+        )
 
 
-def _encoded(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns with few values as numbers into a dictionary, each column in one piece."""
-    for name in names:
-        column = table.column(name)
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        whole = encoded.unify_dictionaries().combine_chunks()
-        table = table.set_column(table.schema.get_field_index(name), name, whole)
-    return table.combine_chunks()
+def as_list(given: Texts) -> list[str]:
+    """One text, several or none, as a list."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+def _common(one: Indices | None, other: Indices) -> Indices:
+    """The places that are in both, ascending; None stands for all."""
+    return np.sort(other) if one is None else np.intersect1d(one, other, assume_unique=True)
 
 
-def _with_values(column: pa.ChunkedArray, fits: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Which rows have a value that fits, asked once per value."""
-    whole = _whole(column)
-    flags = np.array([fits(value) for value in whole.dictionary.to_pylist()], dtype=np.bool_)
-    codes = whole.indices.to_numpy(zero_copy_only=False)
-    found: npt.NDArray[np.bool_] = flags[codes] if len(flags) else np.zeros(len(codes), dtype=bool)
-    return found
-
-
-def _both(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    return other if one is None else one & other
-
-
-def _fits(found: object, wanted: Mapping[str, object]) -> bool:
-    return isinstance(found, Mapping) and all(name in found and found[name] == value for name, value in wanted.items())
+def _or_null(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """The values at some places; null for a place of -1."""
+    missing = places < 0
+    found = values[np.where(missing, 0, places)] if len(values) else np.zeros(len(places), np.int16)
+    return pa.array(found, mask=missing)

@@ -43,10 +43,11 @@ from holdfast.clock import Clock, Randomness
 from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.graph.changes import Changes, plan_changes
-from holdfast.graph.merge import live_edges, live_nodes
+from holdfast.graph.loading import load_arrays
 from holdfast.graph.parts import arrange, totals
 from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
-from holdfast.graph.segment import SegmentDescriptor, SegmentKind, encode_segment, read_segment
+from holdfast.graph.segment import SegmentDescriptor, SegmentKind, read_segment
+from holdfast.graph.segment_writer import encode_segment
 from holdfast.graph.snapshot import GraphSnapshot
 from holdfast.graph.state import GraphState, stats_of_totals
 from holdfast.graph.view import LayeredView, SnapshotView
@@ -171,7 +172,7 @@ class GraphStore:
 
     def _load(self, state: GraphState) -> GraphSnapshot:
         nodes, edges = self.read_segments(state.nodes), self.read_segments(state.edges)
-        return GraphSnapshot(live_nodes(nodes), live_edges(edges), version=state.version)
+        return GraphSnapshot(load_arrays(nodes, edges, version=state.version))
 
     def read_segments(self, segments: Sequence[SegmentDescriptor]) -> list[pa.Table]:
         """The rows of some segments, several at a time."""
@@ -278,7 +279,7 @@ class GraphStore:
         """What is there now, for a writer: the version this object last wrote needs no reading again."""
         known = self._views.get(base.manifest_id)
         if known is None:
-            known = LayeredView(SnapshotView(self.snapshot(base.manifest_id)))
+            known = LayeredView(SnapshotView(self.snapshot(base.manifest_id).arrays))
             self._views = {base.manifest_id: known}
         return known
 

@@ -7,14 +7,16 @@ a small commit after another one costs in proportion to what changes, not to the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.graph.adjacency import Adjacency
+from holdfast.graph.arrays import GraphArrays
 from holdfast.graph.records import edge_schema, node_schema
-from holdfast.graph.snapshot import GraphSnapshot
 
 _SEPARATOR = pa.scalar(b"\x00", pa.large_binary())
 
@@ -38,33 +40,36 @@ class GraphView(Protocol):
 class SnapshotView:
     """A version in memory."""
 
-    def __init__(self, snapshot: GraphSnapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, arrays: GraphArrays) -> None:
+        self._arrays = arrays
 
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
-        places = self._snapshot.index.find_all(ids)
-        return _plain_nodes(self._snapshot.nodes.take(pa.array(np.unique(places[places >= 0]))))
+        places = np.unique(self._arrays.numbers_of(ids))
+        return self._nodes(places[(places >= 0) & (places < self._arrays.node_count)])
 
     def nodes_by_file(self, files: pa.Array) -> pa.Table:
-        return _plain_nodes(_with_dictionary_value(self._snapshot.nodes, "file", files))
+        arrays = self._arrays
+        return self._nodes(np.sort(arrays.nodes_of_file.nodes_of(arrays.file_codes(files, of="nodes"))))
 
     def edges_by_file(self, files: pa.Array) -> pa.Table:
-        return _plain_edges(_with_dictionary_value(self._snapshot.edges, "file", files))
+        arrays = self._arrays
+        return self._edges(np.sort(arrays.edges_of_file.nodes_of(arrays.file_codes(files, of="edges"))))
 
     def edges_by_source(self, ids: pa.Array) -> pa.Table:
-        return self._edges(ids, "outgoing")
+        return self._edges_at(self._arrays.outgoing, ids)
 
     def edges_by_target(self, ids: pa.Array) -> pa.Table:
-        return self._edges(ids, "incoming")
+        return self._edges_at(self._arrays.incoming, ids)
 
-    def _edges(self, ids: pa.Array, direction: str) -> pa.Table:
-        snapshot = self._snapshot
-        if snapshot.edge_count == 0:
-            return edge_schema().empty_table()
-        numbers = snapshot.numbers_of(ids)
-        adjacency = snapshot.outgoing if direction == "outgoing" else snapshot.incoming
-        _, _, edges = adjacency.expand(np.unique(numbers[numbers >= 0]), None)
-        return _plain_edges(snapshot.edges.take(pa.array(np.sort(edges))))
+    def _edges_at(self, rows: Adjacency, ids: pa.Array) -> pa.Table:
+        numbers = self._arrays.numbers_of(ids)
+        return self._edges(np.sort(rows.expand(np.unique(numbers[numbers >= 0]), None).edges))
+
+    def _nodes(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
+        return self._arrays.nodes.take(pa.array(places)).cast(node_schema())
+
+    def _edges(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
+        return self._arrays.edge_table(places).cast(edge_schema())
 
 
 class LayeredView:
@@ -152,22 +157,3 @@ def _having(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
 def _put(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The records among a segment's rows: what is no tombstone."""
     return rows.filter(pc.invert(rows.column("tombstone"))).select(schema.names).cast(schema)
-
-
-def _with_dictionary_value(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
-    """Rows with one of a few values, asked once per value of the dictionary."""
-    whole = table.column(column).combine_chunks()
-    if not isinstance(whole, pa.DictionaryArray):
-        whole = pa.concat_arrays(whole.chunks)
-    flags = pc.is_in(whole.dictionary, value_set=values.cast(whole.dictionary.type)).to_numpy(zero_copy_only=False)
-    if not flags.any():
-        return table.slice(0, 0)
-    return table.take(pa.array(np.flatnonzero(flags[whole.indices.to_numpy(zero_copy_only=False)])))
-
-
-def _plain_nodes(table: pa.Table) -> pa.Table:
-    return table.select(node_schema().names).cast(node_schema())
-
-
-def _plain_edges(table: pa.Table) -> pa.Table:
-    return table.select(edge_schema().names).cast(edge_schema())

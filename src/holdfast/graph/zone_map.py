@@ -7,16 +7,15 @@ segment that hides a record is opened by every query that could have found that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.codec import Fields, Json
-from holdfast.errors import CorruptRecord
+from holdfast.errors import BadInput, CorruptRecord
 
-__all__ = ["ZoneMap", "matches_type"]
+__all__ = ["ZoneMap", "ZoneMapBuilder", "matches_type"]
 
 VALUES_MAX = 256
 """Values of one list; more, and it is capped."""
@@ -38,20 +37,6 @@ class ZoneMap:
     min_id: str
     """The smallest semantic id: of the nodes, or of the sources of the edges."""
     max_id: str
-
-    @classmethod
-    def of_nodes(cls, nodes: pa.Table) -> ZoneMap:
-        low, high = _range(nodes.column("semantic_id"))
-        return cls(
-            node_types=_values(nodes.column("type")), file_paths=_values(nodes.column("file")), min_id=low, max_id=high
-        )
-
-    @classmethod
-    def of_edges(cls, edges: pa.Table) -> ZoneMap:
-        low, high = _range(edges.column("source"))
-        return cls(
-            edge_types=_values(edges.column("type")), file_paths=_values(edges.column("file")), min_id=low, max_id=high
-        )
 
     def may_contain(
         self,
@@ -104,15 +89,39 @@ def _may_have_type(known: frozenset[str] | None, wanted: str | None) -> bool:
     return wanted is None or known is None or any(matches_type(wanted, kind) for kind in known)
 
 
-def _values(column: pa.ChunkedArray) -> frozenset[str] | None:
+class ZoneMapBuilder:
+    """The zone map of rows that come in a segment's order, some at a time."""
+
+    def __init__(self, kind: str) -> None:
+        self._id, self._types = ("semantic_id", "node_types") if kind == "nodes" else ("source", "edge_types")
+        self._type_values: set[str] | None = set()
+        self._files: set[str] | None = set()
+        self._first: str | None = None
+        self._last = ""
+
+    def add(self, rows: pa.Table) -> None:
+        self._type_values = _grown(self._type_values, rows.column("type"))
+        self._files = _grown(self._files, rows.column("file"))
+        ids = rows.column(self._id)
+        if self._first is None:
+            self._first = ids[0].as_py()
+        self._last = ids[-1].as_py()
+
+    def finish(self) -> ZoneMap:
+        if self._first is None:
+            raise BadInput("a segment without rows has no zone map")
+        types, files = (None if many is None else frozenset(many) for many in (self._type_values, self._files))
+        if self._types == "node_types":
+            return ZoneMap(node_types=types, file_paths=files, min_id=self._first, max_id=self._last)
+        return ZoneMap(edge_types=types, file_paths=files, min_id=self._first, max_id=self._last)
+
+
+def _grown(known: set[str] | None, column: pa.ChunkedArray) -> set[str] | None:
+    """With the values of one more column; None once there are too many."""
+    if known is None:
+        return None
     unique = pc.unique(column)
-    return None if len(unique) > VALUES_MAX else frozenset(_texts(unique.to_pylist()))
-
-
-def _texts(values: Iterable[object]) -> Iterable[str]:
-    return (value for value in values if isinstance(value, str))
-
-
-def _range(column: pa.ChunkedArray) -> tuple[str, str]:
-    """The first and the last: segments are in the order of their ids."""
-    return column[0].as_py(), column[-1].as_py()
+    if len(unique) > VALUES_MAX:
+        return None
+    known.update(str(value) for value in unique.to_pylist())
+    return known if len(known) <= VALUES_MAX else None
