@@ -17,7 +17,8 @@
     │   ├── AlreadyExists
     │   ├── VersionConflict
     │   ├── LockHeld
-    │   └── RunIdInUse
+    │   ├── RunIdInUse
+    │   └── IdempotencyConflict  the key was used for another event: nothing was written
     ├── Fenced                   this writer has lost its right: stop, start a new run
     │   ├── StaleFencingToken
     │   ├── LockLost
@@ -34,6 +35,7 @@
         ├── StoreUnavailable     try again later; a write may or may not have happened
         ├── StoreDenied          the credentials do not allow it
         ├── StoreFull
+        ├── LedgerFull           too many events wait to be folded: wait, then append again
         ├── StoreReadOnly
         └── UnsafeStore          conditional writes are ignored there: use another store
 
@@ -53,8 +55,10 @@ __all__ = [
     "Damaged",
     "Fenced",
     "HoldfastError",
+    "IdempotencyConflict",
     "InvalidKey",
     "InvariantViolation",
+    "LedgerFull",
     "LockHeld",
     "LockLost",
     "NotAChain",
@@ -175,6 +179,10 @@ class RunIdInUse(Conflict):
     """A run with this id was registered before. Choose a new run id, or resume that run."""
 
 
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used for an event with other content. Use a new key for a new event."""
+
+
 class Fenced(HoldfastError):
     """This writer has lost its right to publish. Stop, and start a new run."""
 
@@ -264,6 +272,22 @@ class StoreDenied(StoreError):
 
 class StoreFull(StoreError):
     """No space is left. Nothing became visible; free space and run again."""
+
+
+class LedgerFull(StoreError):
+    """Too many events wait to be folded; nothing was written. Wait `retry_after_s` seconds, then append it again."""
+
+    def __init__(self, domain: str, lag: int, retry_after_s: int) -> None:
+        super().__init__(
+            f"{lag} events of the {domain!r} ledger wait to be folded, too many to accept another; append it again in "
+            f"{retry_after_s} s, and check that the compactor runs"
+        )
+        self.domain = domain
+        self.lag = lag
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[type[LedgerFull], tuple[str, int, int]]:
+        return type(self), (self.domain, self.lag, self.retry_after_s)
 
 
 class StoreReadOnly(StoreError):

@@ -18,6 +18,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "StaleFencingToken": (2, 1),
     "CorruptRecord": ("key", "why"),
     "CorruptShard": ("key", "why"),
+    "LedgerFull": ("catalog", 10_000, 5),
 }
 
 

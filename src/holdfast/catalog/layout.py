@@ -1,0 +1,105 @@
+"""Where things of a workspace are: the only module of the catalog that spells or parses a key (C1).
+
+    {root}/{tenant}/{workspace}/
+        ledger/{domain}/{ULID}.json            events, written once (C12)
+        ledger/claims/{domain}/{SHA-256}.json  who said this first: the same bytes as the event (C13)
+        locks/{domain}.positions.json          the counter of a domain's ledger (C14)
+        locks/, manifests/, state/, l0/        the domain chains, see `holdfast.chain.layout`
+        datasets/{name}/                       key-value and graph chains
+
+Keys here are relative to the workspace; `workspace_prefix` is what puts it below the root. The older forms
+`tenant={id}/_catalog/` and `tenant={id}/_events/` are superseded: no name of a tenant can spell them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from holdfast.chain.ids import is_ulid
+from holdfast.chain.layout import Layout, domain_layout, orchestration_layout
+from holdfast.errors import BadInput
+
+__all__ = ["LEDGER_DOMAINS", "LedgerLayout", "check_name", "dataset_prefix", "ledger_layout", "workspace_prefix"]
+
+LEDGER_DOMAINS = ("catalog", "lineage", "executions", "orchestration")
+"""The domains that are told by events. `search` is not: it is built again from what the catalog says."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_DATASET = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_SHA_256 = re.compile(r"[0-9a-f]{64}")
+_LEDGER, _CLAIMS, _LOCKS, _DATASETS = "ledger", "claims", "locks", "datasets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLayout:
+    """The keys of one domain's ledger."""
+
+    domain: str
+    chain: Layout
+    """Where the domain's state is published: it says how far the ledger is folded."""
+
+    @property
+    def event_prefix(self) -> str:
+        return f"{_LEDGER}/{self.domain}"
+
+    def event_key(self, event_id: str) -> str:
+        """Where the event of this id is."""
+        if not is_ulid(event_id):
+            raise BadInput(f"{event_id!r} is not an event id; it is a ULID of 26 characters")
+        return f"{self.event_prefix}/{event_id}.json"
+
+    def parse_event_key(self, key: str) -> str | None:
+        """The event's id; None for a key that is no event of this ledger: another spelling of one is none either."""
+        event_id = key.removeprefix(f"{self.event_prefix}/").removesuffix(".json")
+        return event_id if is_ulid(event_id) and key == self.event_key(event_id) else None
+
+    @property
+    def claim_prefix(self) -> str:
+        return f"{_LEDGER}/{_CLAIMS}/{self.domain}"
+
+    def claim_key(self, idempotency_key: str) -> str:
+        """Where whoever appends with this idempotency key meets whoever did before, whatever characters it has."""
+        return f"{self.claim_prefix}/{hashlib.sha256(idempotency_key.encode()).hexdigest()}.json"
+
+    def is_claim_key(self, key: str) -> bool:
+        digest = key.removeprefix(f"{self.claim_prefix}/").removesuffix(".json")
+        return _SHA_256.fullmatch(digest) is not None and key == f"{self.claim_prefix}/{digest}.json"
+
+    @property
+    def positions_key(self) -> str:
+        """The counter. It is below `locks/` because it is swapped, and nothing in the ledger ever is."""
+        return f"{_LOCKS}/{self.domain}.positions.json"
+
+
+def ledger_layout(domain: str) -> LedgerLayout:
+    """The ledger of a domain."""
+    if domain not in LEDGER_DOMAINS:
+        raise BadInput(f"{domain!r} has no ledger; the domains with one are {', '.join(LEDGER_DOMAINS)}")
+    chain = orchestration_layout() if domain == "orchestration" else domain_layout(domain)
+    return LedgerLayout(domain=domain, chain=chain)
+
+
+def check_name(name: str, what: str) -> str:
+    """The name of a tenant or a workspace. It becomes a folder, and must be one on every store and file system."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(
+            f"{what} name {name!r}: use 1 to 63 lower-case letters, digits, _ or -, starting with a letter or digit"
+        )
+    return name
+
+
+def workspace_prefix(tenant: str, workspace: str) -> str:
+    """The folder of a workspace below the root."""
+    return f"{check_name(tenant, 'tenant')}/{check_name(workspace, 'workspace')}"
+
+
+def dataset_prefix(name: str) -> str:
+    """The folder of a data set inside its workspace."""
+    if not _DATASET.fullmatch(name):
+        raise BadInput(
+            f"data set name {name!r}: use 1 to 128 lower-case letters, digits, . _ or -, starting with a letter or "
+            "digit"
+        )
+    return f"{_DATASETS}/{name}"
