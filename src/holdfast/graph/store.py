@@ -11,9 +11,9 @@ A store object is for one thread that writes; the snapshots it gives may be read
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,29 +27,23 @@ from holdfast.chain import (
     Diff,
     InputPin,
     Manifest,
-    ManifestDraft,
     ManifestRef,
     Move,
     Purged,
-    Superseded,
     TaggedSnapshot,
-    Unknown,
     chain_on,
     graph_layout,
 )
-from holdfast.chain.numbering import reserve
 from holdfast.chain.parts import expand
 from holdfast.clock import Clock, Randomness
-from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound, StoreUnavailable
-from holdfast.fencing import KeepAlive, LockGuard
+from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound
 from holdfast.graph.changes import Changes, plan_changes
 from holdfast.graph.loading import load_arrays
-from holdfast.graph.parts import arrange, totals
+from holdfast.graph.publishing import GraphBuild, NewSegment, Note, Publisher
 from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, read_segment
-from holdfast.graph.segment_writer import encode_segment
 from holdfast.graph.snapshot import GraphSnapshot
-from holdfast.graph.state import GraphState, stats_of_totals
+from holdfast.graph.state import GraphState
 from holdfast.graph.view import LayeredView, SnapshotView
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.objects import ObjectStore
@@ -61,8 +55,8 @@ SNAPSHOTS_KEPT = 4
 """How many versions a store object keeps in memory."""
 LAYERED_KEYS_MAX = 200_000
 """Once later commits have named so many keys, the next writer reads the graph anew."""
-LOCK_TTL_S = 60.0
-IDS_AT_A_TIME = 32
+SEGMENT_ROWS_MAX = 524_288
+"""A commit of more rows makes several segments of each kind, at the same time."""
 READERS = 4
 
 
@@ -82,7 +76,7 @@ class GraphStore:
         self._chain = chain
         self._snapshots: OrderedDict[int, GraphSnapshot] = OrderedDict()
         self._views: dict[int, LayeredView] = {}
-        self._free_ids: list[int] = []
+        self._publisher = Publisher(chain)
 
     @classmethod
     def create(
@@ -98,8 +92,8 @@ class GraphStore:
         if store.handle.read_pointer() is not None:
             raise AlreadyExists(store.layout.pointer_key)
         graph = cls(store)
-        with graph._writing("create a graph") as guard:
-            graph._publish(guard, [], base=None, removed=(), tags={}, inputs=(), why="created")
+        with graph._publisher.writing("create a graph") as guard:
+            graph._publisher.publish(guard, [], base=None, note=Note(why="created"))
         return graph
 
     @classmethod
@@ -203,9 +197,7 @@ class GraphStore:
             remove_nodes=pa.array(list(remove_nodes), pa.string()),
             remove_edges=None if remove_edges is None else canonical_edges(remove_edges),
             dangling=dangling,
-            tags=tags,
-            inputs=inputs,
-            why=why,
+            note=Note(why=why, tags=tags or {}, inputs=inputs),
         )
 
     def replace_files(
@@ -229,9 +221,7 @@ class GraphStore:
             remove_nodes=None,
             remove_edges=None,
             dangling=dangling,
-            tags=tags,
-            inputs=inputs,
-            why=why or "replaced files",
+            note=Note(why=why or "replaced files", tags=tags or {}, inputs=inputs),
         )
 
     def _change(
@@ -243,11 +233,9 @@ class GraphStore:
         remove_nodes: pa.Array | None,
         remove_edges: pa.Table | None,
         dangling: str,
-        tags: Mapping[str, str] | None,
-        inputs: Sequence[InputPin],
-        why: str,
+        note: Note,
     ) -> CommitResult:
-        with self._writing("commit to a graph") as guard:
+        with self._publisher.writing("commit to a graph") as guard:
             base = self.load_manifest()
             view = self._view(base)
             changes = plan_changes(
@@ -261,12 +249,7 @@ class GraphStore:
             )
             if not changes:
                 return CommitResult(version=base.manifest_id, committed=False, changes=changes)
-            added: list[tuple[SegmentKind, pa.Table, int]] = []
-            if len(changes.nodes):
-                added.append(("nodes", changes.nodes, changes.hidden_nodes))
-            if len(changes.edges):
-                added.append(("edges", changes.edges, changes.hidden_edges))
-            outcome = self._publish(guard, added, base=base, removed=(), tags=tags or {}, inputs=inputs, why=why)
+            outcome = self._publisher.publish(guard, new_segments(changes), base=base, note=note)
             self._remember(outcome.manifest.manifest_id, view, changes)
             return CommitResult(version=outcome.manifest.manifest_id, committed=True, changes=changes)
 
@@ -284,83 +267,23 @@ class GraphStore:
         return known
 
     def replace_segments(
-        self,
-        base: Manifest,
-        removed: Sequence[SegmentDescriptor],
-        added: Sequence[tuple[SegmentKind, pa.Table, int]],
-        *,
-        why: str,
+        self, base: Manifest, removed: Sequence[SegmentDescriptor], added: Sequence[NewSegment], *, why: str
     ) -> Committed:
         """Put other segments in the place of some: for compaction, which changes no answer."""
-        with self._writing("compact a graph") as guard:
+        with self._publisher.writing("compact a graph") as guard:
             if self.current() != base.manifest_id:
                 raise Conflict(f"version {base.manifest_id} is no longer the visible one: look, then compact again")
-            return self._publish(guard, added, base=base, removed=removed, tags={}, inputs=(), why=why)
+            return self._publisher.publish(
+                guard, added, base=base, note=Note(why=why), replacing={one.segment_id for one in removed}
+            )
 
-    @contextmanager
-    def _writing(self, operation: str) -> Iterator[LockGuard]:
-        with (
-            self._chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard,
-            KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3),
-        ):
-            yield guard
+    def building(self, operation: str) -> AbstractContextManager[GraphBuild]:
+        """Hold the lock and a run while segments are written elsewhere, such as in Spark's executors."""
+        return self._publisher.building(operation)
 
     def next_segment_id(self) -> int:
         """A segment id that nobody else has or will ever get (G10)."""
-        if not self._free_ids:
-            self._free_ids = list(reserve(self._chain.handle, self._chain.layout.segment_ids_key, IDS_AT_A_TIME))
-        return self._free_ids.pop(0)
-
-    def _publish(
-        self,
-        guard: LockGuard,
-        added: Sequence[tuple[SegmentKind, pa.Table, int]],
-        *,
-        base: Manifest | None,
-        removed: Sequence[SegmentDescriptor],
-        tags: Mapping[str, str],
-        inputs: Sequence[InputPin],
-        why: str,
-    ) -> Committed:
-        """Segments first, then the manifest, then the pointer (G13)."""
-        chain = self._chain
-        made = []
-        for kind, table, hidden in added:
-            segment_id = self.next_segment_id()
-            path = chain.layout.segment_key(segment_id, kind)
-            made.append(encode_segment(kind, table, segment_id=segment_id, path=path, hidden_count=hidden))
-        arrangement = arrange(
-            chain.handle,
-            base,
-            [descriptor.to_artifact() for _, descriptor in made],
-            {descriptor.segment_id for descriptor in removed},
-            new_part=lambda: chain.layout.segment_part_key(self.next_segment_id()),
-            in_place=bool(removed),
-        )
-        claims = (*(descriptor.path for _, descriptor in made), *arrangement.files)
-        run = chain.begin_run(base=base, claims=claims)
-        for data, descriptor in made:
-            chain.store.upload(descriptor.path, [data])
-        for path, data in arrangement.files.items():
-            chain.store.upload(path, [data])
-        draft = ManifestDraft(
-            artifacts=arrangement.artifacts,
-            inputs=tuple(inputs),
-            tags=dict(tags),
-            payload={"stats": stats_of_totals(totals(arrangement.artifacts)).to_json()},
-        )
-        outcome = chain.publish(draft, run=run, permit=chain.permit(guard), why=why, base=base)
-        match outcome:
-            case Committed():
-                return outcome
-            case Superseded(winner=winner):
-                raise Conflict(
-                    f"another writer committed first ({winner}); nothing of this commit is visible: look, commit again"
-                )
-            case Unknown(commit_ulid=ulid, reason=reason):
-                raise StoreUnavailable(
-                    f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` first"
-                )
+        return self._publisher.next_segment_id()
 
     # -- tags, differences, keeping house ---------------------------------------------------------------------------
 
@@ -385,6 +308,22 @@ class GraphStore:
 
     def gc_restore(self, collection: str) -> CollectionRecord:
         return self._chain.restore(collection)
+
+
+def new_segments(changes: Changes) -> list[NewSegment]:
+    """What a commit stores. Which of several segments hides a record does not matter: the sum does."""
+    made: list[NewSegment] = []
+    kinds: tuple[SegmentKind, SegmentKind] = ("nodes", "edges")
+    for kind, rows, hidden in zip(
+        kinds, (changes.nodes, changes.edges), (changes.hidden_nodes, changes.hidden_edges), strict=True
+    ):
+        pieces = max(1, -(-len(rows) // SEGMENT_ROWS_MAX))
+        size = -(-len(rows) // pieces)
+        made += [
+            NewSegment(kind, rows.slice(start, size), 0 if start else hidden)
+            for start in range(0, len(rows), max(1, size))
+        ]
+    return made
 
 
 def _chain_at(place: str | ObjectStore, *, by: str | None, clock: Clock | None, randomness: Randomness | None) -> Chain:
