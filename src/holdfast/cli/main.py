@@ -32,6 +32,7 @@ _COMMANDS = (
     "status",
     "switch",
     "sql",
+    "iam",
 )
 
 
