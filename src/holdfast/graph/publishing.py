@@ -254,8 +254,10 @@ class SegmentSlots:
 
         Each attempt writes to a key that no other has written: its own, or the next that is free.
         """
-        with tempfile.TemporaryFile(prefix="holdfast-segment-") as spool:
-            writer = SegmentWriter(self.kind, cast(BinaryIO, spool))
+        with (
+            tempfile.TemporaryFile(prefix="holdfast-segment-") as spool,
+            SegmentWriter(self.kind, cast(BinaryIO, spool)) as writer,
+        ):
             for some in rows:
                 writer.write(some)
             if not writer.row_count:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +35,7 @@ _ID = {"nodes": "semantic_id", "edges": "source"}
 
 
 class SegmentWriter:
-    """Writes one segment to a binary file that is open for writing."""
+    """Writes one segment to a binary file that is open for writing. Use it in a `with`: it may not come to its end."""
 
     def __init__(self, kind: SegmentKind, sink: BinaryIO) -> None:
         self._kind: SegmentKind = kind
@@ -57,6 +58,14 @@ class SegmentWriter:
         self._zone_map = ZoneMapBuilder(kind)
         self._rows = 0
         self._tombstones = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._out.aside(self._parquet.close)  # nothing, after `finish`
 
     @property
     def row_count(self) -> int:
@@ -131,9 +140,9 @@ def encode_segment(
 ) -> tuple[bytes, SegmentDescriptor]:
     """The whole file of sorted rows, and its descriptor."""
     sink = io.BytesIO()
-    writer = SegmentWriter(kind, sink)
-    writer.write(rows)
-    descriptor = writer.finish(segment_id=segment_id, path=path, hidden_count=hidden_count)
+    with SegmentWriter(kind, sink) as writer:
+        writer.write(rows)
+        descriptor = writer.finish(segment_id=segment_id, path=path, hidden_count=hidden_count)
     return sink.getvalue(), descriptor
 
 
