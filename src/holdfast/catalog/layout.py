@@ -21,15 +21,24 @@ from holdfast.chain.ids import is_ulid
 from holdfast.chain.layout import Layout, domain_layout, orchestration_layout
 from holdfast.errors import BadInput
 
-__all__ = ["LEDGER_DOMAINS", "LedgerLayout", "check_name", "dataset_prefix", "ledger_layout", "workspace_prefix"]
+__all__ = [
+    "DATASETS_PREFIX",
+    "LEDGER_DOMAINS",
+    "LedgerLayout",
+    "check_name",
+    "dataset_prefix",
+    "ledger_layout",
+    "workspace_prefix",
+]
 
 LEDGER_DOMAINS = ("catalog", "lineage", "executions", "orchestration")
 """The domains that are told by events. `search` is not: it is built again from what the catalog says."""
+DATASETS_PREFIX = "datasets"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _DATASET = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _SHA_256 = re.compile(r"[0-9a-f]{64}")
-_LEDGER, _CLAIMS, _LOCKS, _DATASETS = "ledger", "claims", "locks", "datasets"
+_LEDGER, _CLAIMS, _LOCKS = "ledger", "claims", "locks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,10 @@ class LedgerLayout:
         """The event's id; None for a key that is no event of this ledger: another spelling of one is none either."""
         event_id = key.removeprefix(f"{self.event_prefix}/").removesuffix(".json")
         return event_id if is_ulid(event_id) and key == self.event_key(event_id) else None
+
+    def is_in_ledger(self, key: str) -> bool:
+        """Whether a key lies where this domain's events are, whatever it is."""
+        return key.startswith(f"{self.event_prefix}/")
 
     @property
     def claim_prefix(self) -> str:
@@ -102,4 +115,4 @@ def dataset_prefix(name: str) -> str:
             f"data set name {name!r}: use 1 to 128 lower-case letters, digits, . _ or -, starting with a letter or "
             "digit"
         )
-    return f"{_DATASETS}/{name}"
+    return f"{DATASETS_PREFIX}/{name}"

@@ -172,8 +172,8 @@ def _kind(hint: object, *, is_name: bool) -> _Kind:
         return _parsed_time, _time, format_time
     origin, members = typing.get_origin(hint), typing.get_args(hint)
     if origin is Mapping:
-        check_value: Callable[[object], object] = {str: _text, int: _number, object: _same}[members[1]]
-        check_all = partial(_mapping, check_value)
+        checks: dict[object, Callable[[object], object]] = {str: _text, int: _number, object: _same}
+        check_all = partial(_mapping, checks[members[1]])
         return check_all, check_all, dict
     if origin is tuple:
         return _list_kind(members[0])
