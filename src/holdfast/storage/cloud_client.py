@@ -30,6 +30,9 @@ __all__ = ["CloudLimits", "NotModified", "Precondition", "Translated", "connect"
 
 _QUOTED = re.compile(r'"[\x21\x23-\x7e]{1,256}"')
 
+# What the client says of a refused list or delete: it has exceptions of their own for other requests only.
+_REFUSED = re.compile(r"Server returned non-2xx status code: 40[13]\b")
+
 _VARIABLES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
 _FLAGS = ("allow_http", "allow_invalid_certificates")
 _TEXTS = ("proxy_url", "proxy_ca_certificate", "proxy_excludes")
@@ -138,7 +141,8 @@ def _translation(exceptions: ModuleType, error: BaseException, key: str) -> Hold
         return Precondition(key)
     if isinstance(error, exceptions.NotModifiedError):
         return NotModified(key)
-    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+    refusals = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+    if isinstance(error, refusals) or _REFUSED.search(_first_line(error)):
         return StoreDenied(f"{key!r}: {_first_line(error)}")
     if isinstance(error, exceptions.InvalidPathError):
         return InvalidKey(f"{key!r}: {_first_line(error)}")
