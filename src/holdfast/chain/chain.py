@@ -83,6 +83,11 @@ class Chain:
         """Where this chain's artifacts go."""
         return self.handle.store
 
+    @property
+    def seen(self) -> SeenPointer | None:
+        """The pointer as this chain last read or wrote it; None before that. Taking the lock reads it."""
+        return self._seen
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def lock(

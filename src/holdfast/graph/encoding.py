@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["ENCODED_COLUMNS", "concat_edges", "encode_edges", "encoded_column", "texts_of"]
+__all__ = ["ENCODED_COLUMNS", "coded", "concat_edges", "encode_edges", "encoded_column", "texts_of"]
 
 ENCODED_COLUMNS = ("source", "target", "type", "file")
 
@@ -31,13 +31,30 @@ def encode_edges(edges: pa.Table) -> pa.Table:
 
 def encoded_column(table: pa.Table, name: str) -> tuple[pa.Array, Codes]:
     """The different texts of a column, and for each row which it has."""
-    column = table.column(name)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # what is left of nothing at all
+    chunks = table.column(name).chunks
+    if not chunks:
         return pa.array([], pa.string()), np.zeros(0, np.int32)
-    return whole.dictionary.cast(pa.string()), whole.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    codes, texts = coded(chunks)
+    if sum(pa.types.is_dictionary(chunk.type) for chunk in chunks) < 2:  # what comes from one dictionary is unique
+        return texts.cast(pa.string()), codes.astype(np.int32)
+    unique = texts.dictionary_encode()
+    return unique.dictionary.cast(pa.string()), unique.indices.to_numpy(zero_copy_only=False).astype(np.int32)[codes]
+
+
+def coded(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """A column as numbers into texts, which may repeat from chunk to chunk.
+
+    Arrow could unify the dictionaries of chunks, but takes for each chunk as long as all of them together are.
+    """
+    if chunks and not any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
+        chunks = [pa.concat_arrays(chunks)]
+    encoded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
+    codes, start = [np.zeros(0, np.int64)], 0
+    for chunk in encoded:
+        codes.append(chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64) + start)
+        start += len(chunk.dictionary)
+    texts = pa.concat_arrays([chunk.dictionary for chunk in encoded]) if encoded else pa.array([], pa.string())
+    return np.concatenate(codes), texts
 
 
 def texts_of(table: pa.Table, name: str) -> pa.Array:
@@ -47,4 +64,7 @@ def texts_of(table: pa.Table, name: str) -> pa.Array:
 
 def concat_edges(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables one after the other, encoded."""
-    return pa.concat_tables([encode_edges(table) for table in tables]).unify_dictionaries().combine_chunks()
+    encoded = [encode_edges(table) for table in tables if len(table)]
+    if len(encoded) == 1:
+        return encoded[0]
+    return encode_edges(pa.concat_tables(encoded)) if encoded else encode_edges(tables[0])

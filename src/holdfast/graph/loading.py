@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.graph.arrays import GraphArrays, one_piece
+from holdfast.graph.encoding import coded
 from holdfast.graph.index import TextIndex
 from holdfast.graph.merge import live_nodes, newest_rows
 from holdfast.graph.records import node_schema
@@ -82,13 +83,7 @@ def _runs(chunks: Sequence[pa.Array]) -> _Coded:
 
 
 def _dictionaries(chunks: Sequence[pa.Array]) -> _Coded:
-    """A column of dictionaries, one after the other."""
-    encoded = [chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode() for chunk in chunks]
-    codes, start = [np.zeros(0, np.int64)], 0
-    for chunk in encoded:
-        codes.append(chunk.indices.to_numpy(zero_copy_only=False).astype(np.int64) + start)
-        start += len(chunk.dictionary)
-    return _Coded(np.concatenate(codes), _concat([chunk.dictionary for chunk in encoded]))
+    return _Coded(*coded(chunks))
 
 
 def _numbered(columns: Sequence[_Coded], index: TextIndex) -> tuple[list[Numbers], pa.Array]:

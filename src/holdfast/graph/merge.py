@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from holdfast.graph.encoding import encoded_column
 from holdfast.graph.segment import segment_schema
 
 __all__ = ["edge_numbers", "live_edges", "live_nodes", "newest_rows"]
@@ -22,7 +23,9 @@ def live_nodes(tables: Sequence[pa.Table], *, keep_tombstones: bool = False) -> 
     gone = _flags(table)
     if _in_order(tables) and not gone.any():
         return table
-    table = table.take(pa.array(newest_rows(_codes(table.column("semantic_id")), gone, keep_tombstones)))
+    table = table.take(
+        pa.array(newest_rows(encoded_column(table, "semantic_id")[1].astype(np.int64), gone, keep_tombstones))
+    )
     return table.sort_by("semantic_id")
 
 
@@ -50,18 +53,10 @@ def newest_rows(keys: Indices, gone: npt.NDArray[np.bool_], keep_tombstones: boo
 
 def edge_numbers(table: pa.Table) -> Indices:
     """A number for each (source, target, type): the same for the same, and for no others."""
-    sources, targets, types = (_codes(table.column(name)) for name in ("source", "target", "type"))
+    sources, targets, types = (encoded_column(table, name)[1].astype(np.int64) for name in ("source", "target", "type"))
     spread_targets, spread_types = int(targets.max(initial=0)) + 1, int(types.max(initial=0)) + 1
     assert (int(sources.max(initial=0)) + 1) * spread_targets * spread_types < 1 << 63, "too many edges for one process"
     return (sources * spread_targets + targets) * spread_types + types
-
-
-def _codes(column: pa.ChunkedArray) -> Indices:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    codes: Indices = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
 
 
 def _joined(tables: Sequence[pa.Table], kind: str) -> pa.Table:
@@ -70,7 +65,7 @@ def _joined(tables: Sequence[pa.Table], kind: str) -> pa.Table:
         return schema.empty_table()
     if len(tables) == 1:
         return tables[0]
-    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
 def _flags(table: pa.Table) -> npt.NDArray[np.bool_]:

@@ -38,6 +38,7 @@ from holdfast.chain.parts import expand
 from holdfast.clock import Clock, Randomness
 from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound
 from holdfast.graph.changes import Changes, plan_changes
+from holdfast.graph.direct import DirectGraph
 from holdfast.graph.loading import load_arrays
 from holdfast.graph.publishing import GraphBuild, NewSegment, Note, Publisher
 from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
@@ -77,6 +78,7 @@ class GraphStore:
         self._snapshots: OrderedDict[int, GraphSnapshot] = OrderedDict()
         self._views: dict[int, LayeredView] = {}
         self._publisher = Publisher(chain)
+        self._base: tuple[str, Manifest] | None = None
 
     @classmethod
     def create(
@@ -164,6 +166,12 @@ class GraphStore:
         self._snapshots.move_to_end(manifest.manifest_id)
         return kept
 
+    def direct(
+        self, version: int | None = None, *, tag: tuple[str, str] | None = None, at: datetime | None = None
+    ) -> DirectGraph:
+        """A version as it lies in the store: nothing is loaded, each query reads what it needs."""
+        return DirectGraph(self._chain.store, self.state(version, tag=tag, at=at))
+
     def _load(self, state: GraphState) -> GraphSnapshot:
         nodes, edges = self.read_segments(state.nodes), self.read_segments(state.edges)
         return GraphSnapshot(load_arrays(nodes, edges, version=state.version))
@@ -236,7 +244,7 @@ class GraphStore:
         note: Note,
     ) -> CommitResult:
         with self._publisher.writing("commit to a graph") as guard:
-            base = self.load_manifest()
+            base = self._visible()
             view = self._view(base)
             changes = plan_changes(
                 view,
@@ -250,8 +258,16 @@ class GraphStore:
             if not changes:
                 return CommitResult(version=base.manifest_id, committed=False, changes=changes)
             outcome = self._publisher.publish(guard, new_segments(changes), base=base, note=note)
+            self._base = outcome.manifest_hash, outcome.manifest
             self._remember(outcome.manifest.manifest_id, view, changes)
             return CommitResult(version=outcome.manifest.manifest_id, committed=True, changes=changes)
+
+    def _visible(self) -> Manifest:
+        """The visible manifest, under the lock: the one this object wrote last needs no reading again."""
+        seen = self._chain.seen
+        if seen is not None and self._base is not None and seen.pointer.manifest_hash == self._base[0]:
+            return self._base[1]
+        return self.load_manifest()
 
     def _remember(self, version: int, view: LayeredView, changes: Changes) -> None:
         """What the next writer finds, where that is cheaper to tell than to read again."""
