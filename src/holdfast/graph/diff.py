@@ -1,0 +1,210 @@
+"""Which nodes and edges two versions do not have in common, record by record (G20).
+
+    found = diff(store, 4, 7)
+    found.report[("nodes", "src/app.py", "FUNCTION")].added
+    [node.name for node in found.added_nodes]
+    [(change.before.name, change.after.name) for change in found.changed_nodes]
+
+Segments that both versions have say the same in both, so only the keys in the others can differ. These are looked up in
+both versions. So it costs in proportion to what was committed in between, not to the graph; a compaction in between
+counts as much as it rewrote, and does not show. Any two versions can be compared, also across rollbacks, either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.graph.answers import Answer, edge_answer, node_answer
+from holdfast.graph.arrays import one_piece
+from holdfast.graph.changes import Counts
+from holdfast.graph.records import Edge, Node, edge_schema, node_schema
+from holdfast.graph.segment import SegmentDescriptor, SegmentKind, sorted_edges
+from holdfast.graph.segment_reader import RowGroupCache, SegmentReader
+from holdfast.graph.state import GraphState
+from holdfast.graph.store import GraphStore
+from holdfast.graph.view import GraphView, SnapshotView, edge_key, node_key, without
+
+__all__ = ["Change", "ChangeAnswer", "GraphDiff", "diff"]
+
+T = TypeVar("T", Node, Edge)
+READERS = 4
+KeyOf = Callable[[pa.Table], pa.Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[T]):
+    """One record in two versions."""
+
+    before: T
+    after: T
+
+
+class ChangeAnswer(Answer[Change[T]]):
+    """Records that differ. The table has two columns, `before` and `after`, each with all the fields of a record."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """As plain data for JSON; metadata is parsed."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        for record in (row[side] for row in rows for side in ("before", "after")):
+            record["metadata"] = orjson.loads(record["metadata"]) if record["metadata"] else None
+        return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphDiff:
+    """What it takes to come from one version to another. Nodes in the order of their ids; edges in that of source,
+    type and target."""
+
+    source: int
+    target: int
+    report: Mapping[tuple[str, str, str], Counts]
+    """By (`nodes` or `edges`, file, type). A record that moved is counted as changed, where it is now."""
+    added_nodes: Answer[Node]
+    removed_nodes: Answer[Node]
+    changed_nodes: ChangeAnswer[Node]
+    added_edges: Answer[Edge]
+    removed_edges: Answer[Edge]
+    changed_edges: ChangeAnswer[Edge]
+
+    def __bool__(self) -> bool:
+        return bool(self.report)
+
+    def totals(self) -> dict[str, Counts]:
+        """The counts of `nodes` and of `edges`."""
+        return {
+            "nodes": Counts(
+                added=len(self.added_nodes), removed=len(self.removed_nodes), changed=len(self.changed_nodes)
+            ),
+            "edges": Counts(
+                added=len(self.added_edges), removed=len(self.removed_edges), changed=len(self.changed_edges)
+            ),
+        }
+
+
+def diff(store: GraphStore, source: int | None, target: int | None = None) -> GraphDiff:
+    """From `source` to `target`; None is the visible version."""
+    before, after = store.state(source), store.state(target)
+    nodes = _changes_of(store, before, after, "nodes")
+    edges = _changes_of(store, before, after, "edges")
+    return GraphDiff(
+        source=before.version,
+        target=after.version,
+        report={**nodes.report("nodes"), **edges.report("edges")},
+        added_nodes=node_answer(lambda: nodes.added),
+        removed_nodes=node_answer(lambda: nodes.removed),
+        changed_nodes=ChangeAnswer(nodes.pairs, _node_change),
+        added_edges=edge_answer(lambda: edges.added),
+        removed_edges=edge_answer(lambda: edges.removed),
+        changed_edges=ChangeAnswer(edges.pairs, _edge_change),
+    )
+
+
+def _view(store: GraphStore, version: int) -> GraphView:
+    """Where the live records of a version are looked up."""
+    return SnapshotView(store.snapshot(version).arrays)
+
+
+# -- which keys -------------------------------------------------------------------------------------------------------
+
+
+def _keys_not_shared(
+    store: GraphStore, before: Sequence[SegmentDescriptor], after: Sequence[SegmentDescriptor], columns: Sequence[str]
+) -> pa.Table:
+    """The keys of all rows that only one of the versions has, each once or more."""
+    common = {segment.segment_id for segment in before} & {segment.segment_id for segment in after}
+    different = [segment for segment in (*before, *after) if segment.segment_id not in common]
+    cache = RowGroupCache(0)
+    found = [pa.table({name: pa.array([], pa.string()) for name in columns})]
+    with ThreadPoolExecutor(READERS) as pool:
+        for rows in pool.map(lambda one: SegmentReader(store.chain.store, one, cache).scan(columns), different):
+            found += [table.select(columns).cast(found[0].schema) for table in rows]
+    return pa.concat_tables(found).combine_chunks()
+
+
+# -- what became of them ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """Tables of records; the two of what changed have the same keys in the same order."""
+
+    added: pa.Table
+    removed: pa.Table
+    before: pa.Table
+    after: pa.Table
+
+    def pairs(self) -> pa.Table:
+        sides = {"before": self.before, "after": self.after}
+        return pa.table({name: table.to_struct_array() for name, table in sides.items()})
+
+    def report(self, kind: str) -> dict[tuple[str, str, str], Counts]:
+        counts: dict[tuple[str, str, str], Counts] = {}
+        for what, table in (("added", self.added), ("removed", self.removed), ("changed", self.after)):
+            grouped = table.group_by(["file", "type"]).aggregate([([], "count_all")])
+            for row in grouped.to_pylist():
+                place = (kind, row["file"], row["type"])
+                counts[place] = replace(counts.get(place, Counts()), **{what: row["count_all"]})
+        return {place: counts[place] for place in sorted(counts)}
+
+
+def _changes_of(store: GraphStore, before: GraphState, after: GraphState, kind: SegmentKind) -> _Changes:
+    if kind == "nodes":
+        ids = pc.unique(one_piece(_keys_not_shared(store, before.nodes, after.nodes, ["semantic_id"])["semantic_id"]))
+        if not len(ids):
+            return _compared(node_schema().empty_table(), node_schema().empty_table(), node_key)
+        old, new = (_view(store, state.version).nodes_by_id(ids).sort_by("semantic_id") for state in (before, after))
+        return _compared(old, new, node_key)
+    named = _keys_not_shared(store, before.edges, after.edges, ["source", "target", "type"])
+    if not len(named):
+        return _compared(edge_schema().empty_table(), edge_schema().empty_table(), edge_key)
+    keys, sources = pc.unique(edge_key(named)), pc.unique(one_piece(named["source"]))
+    old, new = (_edges_of(_view(store, state.version), sources, keys) for state in (before, after))
+    return _compared(old, new, edge_key)
+
+
+def _edges_of(view: GraphView, sources: pa.Array, keys: pa.Array) -> pa.Table:
+    """The edges that have one of these keys, in order."""
+    edges = view.edges_by_source(sources)
+    edges = edges.filter(pc.is_in(edge_key(edges), value_set=keys)) if len(edges) else edges
+    marks = pa.array(np.zeros(len(edges), np.bool_))
+    return sorted_edges(edges.append_column("tombstone", marks)).drop_columns("tombstone")
+
+
+def _compared(before: pa.Table, after: pa.Table, key_of: KeyOf) -> _Changes:
+    """Both have each key once, in the same order."""
+    added, removed = without(after, key_of, before), without(before, key_of, after)
+    # In the same order, without what only one of them has: row by row the same keys.
+    before, after = without(before, key_of, removed), without(after, key_of, added)
+    differs = np.zeros(len(before), np.bool_)
+    for name in before.column_names:
+        differs |= _differ(before.column(name), after.column(name))
+    return _Changes(added, removed, before.filter(pa.array(differs)), after.filter(pa.array(differs)))
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether values differ; two nulls are the same."""
+    same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(pc.is_null(one), pc.is_null(other)))
+    return ~one_piece(same).to_numpy(zero_copy_only=False) if len(one) else np.zeros(0, np.bool_)
+
+
+# -- Python objects ---------------------------------------------------------------------------------------------------
+
+
+def _node_change(row: Mapping[str, Any]) -> Change[Node]:
+    return Change(before=Node(**_parsed(row["before"])), after=Node(**_parsed(row["after"])))
+
+
+def _edge_change(row: Mapping[str, Any]) -> Change[Edge]:
+    return Change(before=Edge(**_parsed(row["before"])), after=Edge(**_parsed(row["after"])))
+
+
+def _parsed(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {**record, "metadata": orjson.loads(record["metadata"]) if record["metadata"] else {}}
