@@ -38,28 +38,31 @@ class Failure:
     kind: str
     """The class of the error."""
     message: str
+    what: str = "shard"
+    """What the number counts."""
 
     @classmethod
-    def of(cls, shard: int, error: BaseException) -> Self:
+    def of(cls, shard: int, error: BaseException, *, what: str = "shard") -> Self:
         lines = str(error).splitlines() or [""]
-        return cls(shard=shard, kind=type(error).__name__, message=lines[0][:_LINE_MAX])
+        return cls(shard=shard, kind=type(error).__name__, message=lines[0][:_LINE_MAX], what=what)
 
     def encode(self) -> bytes:
         """How a failure travels from an executor."""
-        return orjson.dumps({"shard": self.shard, "kind": self.kind, "message": self.message})
+        return orjson.dumps({"shard": self.shard, "kind": self.kind, "message": self.message, "what": self.what})
 
     @classmethod
     def decode(cls, data: bytes | str) -> Self:
         found = orjson.loads(data)
-        return cls(shard=found["shard"], kind=found["kind"], message=found["message"])
+        return cls(shard=found["shard"], kind=found["kind"], message=found["message"], what=found["what"])
 
     def error(self) -> HoldfastError:
         """The same error on the driver, if it is one of ours that takes a message; BuildFailed otherwise."""
-        text = f"nothing was published: shard {self.shard}: {self.message.removeprefix('nothing was published: ')}"
+        where = f"nothing was published: {self.what} {self.shard}"
+        text = f"{where}: {self.message.removeprefix('nothing was published: ')}"
         found = getattr(holdfast.errors, self.kind, None)
         if isinstance(found, type) and issubclass(found, HoldfastError) and "__init__" not in vars(found):
             return found(text)
-        return BuildFailed(f"nothing was published: shard {self.shard}: {self.kind}: {self.message}")
+        return BuildFailed(f"{where}: {self.kind}: {self.message}")
 
 
 class ShardFailed(Exception):

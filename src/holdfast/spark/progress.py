@@ -102,10 +102,10 @@ class Watch:
         if told is not None and not is_connect(spark):
             self.accumulator = spark.sparkContext.accumulator(Tally(), _TallyParam())
 
-    def saw(self, receipt: ShardReceipt) -> None:
-        """A receipt that has come in."""
+    def saw(self, receipt: ShardReceipt | Tally) -> None:
+        """A receipt that has come in, or what one adds up to."""
         if self.accumulator is None:
-            self._tally += Tally.of(receipt)
+            self._tally += receipt if isinstance(receipt, Tally) else Tally.of(receipt)
             self._tell()
 
     def _look(self) -> None:

@@ -24,7 +24,7 @@ from holdfast.kv.shard_writer import SortedRows
 from holdfast.spark.failures import Failure, ShardFailed
 from holdfast.spark.progress import Tally
 
-__all__ = ["RECEIPT_SCHEMA", "CheckedRows", "ShardTask"]
+__all__ = ["RECEIPT_SCHEMA", "CheckedRows", "ShardTask", "peak_memory_bytes"]
 
 RECEIPT_SCHEMA = "receipt binary, failure binary, peak_memory_bytes bigint"
 _RECEIPT_ARROW = pa.schema([("receipt", pa.binary()), ("failure", pa.binary()), ("peak_memory_bytes", pa.int64())])
