@@ -28,6 +28,7 @@ from holdfast.errors import (
     BadInput,
     HoldfastError,
     ObjectNotFound,
+    StoreDenied,
     StoreUnavailable,
     VersionConflict,
 )
@@ -188,7 +189,13 @@ class CloudStore:
     def _upload_parts(self, key: str, first: bytes, second: bytes, rest: Iterator[bytes]) -> ObjectInfo:
         import obstore
 
-        if self._head_or_none(key) is not None:
+        try:
+            is_there = self._head_or_none(key) is not None
+        except StoreDenied:
+            # S3 and GCS say so of objects that are not there too, to who may not list. One that is there and may not be
+            # looked at belongs to nobody who uploads: what arrived is looked at below.
+            is_there = False
+        if is_there:
             raise AlreadyExists(key)
         failures: list[BaseException] = []
         sizes: list[int] = []
