@@ -7,8 +7,7 @@ import hashlib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 import pytest
@@ -22,40 +21,14 @@ from holdfast.errors import ObjectNotFound, StoreDenied
 from holdfast.fencing.lock import acquire_lock
 from holdfast.kv import ShardedReader, publish_arrow
 from holdfast.storage import ObjectStore, grant, open_store, scope
-from holdfast.testing.servers import Server, ServerUnavailable, start_ministack
+from holdfast.testing.servers import ServerUnavailable, start_ministack
 from holdfast.testing.signing import send, sign_aws
+from tests.catalog.iam_server import Cloud, Discreet
 from tests.catalog.test_iam_agreement import verbs_of
 
 PLACE = Place(bucket="lake", root="hf", tenant="acme", workspace="prod")
+ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"row {number}" for number in range(100)]})
 LARGE = [b"x" * (3 << 20)] * 3  # more than one part
-
-
-@dataclass(slots=True)
-class Cloud:
-    """The server, and a pair of keys for each principal; `admin` may do everything."""
-
-    server: Server
-    keys: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def iam(self, action: str, **parameters: str) -> str:
-        body = urllib.parse.urlencode({"Action": action, "Version": "2010-05-08", **parameters}).encode()
-        url = f"{self.server.endpoint}/"
-        key_id, secret = self.keys["admin"]
-        signed = sign_aws("POST", url, key_id=key_id, secret=secret, clock=SystemClock(), service="iam", body=body)
-        status, answer = send(
-            "POST", url, headers={**signed, "content-type": "application/x-www-form-urlencoded"}, body=body
-        )
-        assert status == 200, answer
-        return answer.decode()
-
-    def add_user(self, name: str, policy: str) -> None:
-        self.iam("CreateUser", UserName=name)
-        self.iam("PutUserPolicy", UserName=name, PolicyName="holdfast", PolicyDocument=policy)
-        answer = self.iam("CreateAccessKey", UserName=name)
-        key_id, secret = (re.search(f"<{tag}>(.*?)</{tag}>", answer) for tag in ("AccessKeyId", "SecretAccessKey"))
-        assert key_id is not None
-        assert secret is not None
-        self.keys[name] = (key_id[1], secret[1])
 
 
 @pytest.fixture(scope="module")
@@ -80,24 +53,30 @@ As = Callable[[str], ObjectStore]
 def bucket_as(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> As:
     """The whole bucket with somebody's keys, taken from the environment as users' are."""
 
-    def opened(who: str) -> ObjectStore:
-        for name, value in cloud.server.environment.items():
-            monkeypatch.setenv(name, value)
-        key_id, secret = cloud.keys[who]
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", key_id)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-        store = open_store(f"s3://{PLACE.bucket}")
-        with contextlib.suppress(ObjectNotFound, StoreDenied):
-            store.head("connect-now")  # the keys are taken at the first request, and these are the ones
-        return store
+    return lambda who: opened(cloud.environment(who), monkeypatch)
 
-    return opened
+
+def opened(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(f"s3://{PLACE.bucket}")
+    with contextlib.suppress(ObjectNotFound, StoreDenied):
+        store.head("connect-now")  # the keys are taken at the first request, and these are the ones
+    return store
 
 
 @pytest.fixture
 def workspace_as(bucket_as: As) -> As:
     """The workspace with somebody's keys. Nothing but the server limits what this store can be asked to do."""
     return lambda who: PLACE.scoped(bucket_as(who))
+
+
+@pytest.fixture
+def discreetly_as(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[As]:
+    """The workspace through a front that answers as S3 does where an object is missing."""
+    front = Discreet(cloud, seeing={"admin", "seeing-pipeline"})
+    yield lambda who: PLACE.scoped(opened(cloud.environment(who, endpoint=front.endpoint), monkeypatch))
+    front.stop()
 
 
 def fresh(folder: str) -> str:
@@ -230,27 +209,34 @@ def test_the_api_appends_events_and_takes_a_lock(workspace_as: As) -> None:
     assert api.lock.get_lock(lock).data == b"2"
 
 
-def test_the_fast_path_publishes_what_the_api_has_locked(workspace_as: As) -> None:
-    """C9, C10: the API takes the lock, the fast path folds and publishes twice, anti-entropy and a reader see it."""
+def fold(fast_store: ObjectStore, lock_store: ObjectStore, run_id: str) -> None:
+    """One publish of the catalog: somebody holds the lock, and the compactor publishes under it."""
     layout = domain_layout("catalog")
-    fast_store = workspace_as("compactor-fastpath")
-    fast = chain_on(fast_store, layout, by="compactor")
-    for number in (1, 2):
-        guard = acquire_lock(
-            workspace_as("api"), layout.lock_key, holder="api", operation="compact", floor=number,
-            clock=SystemClock(), randomness=SystemRandomness(), ttl_s=60.0,
-        )  # fmt: skip
-        with guard:
-            run = fast.begin_run(f"fold-{number}")
-            info = grant(fast_store, "compactor-fastpath").state.upload_state(run.artifact_key("part-0"), LARGE)
-            checksum = f"sha256:{hashlib.sha256(b''.join(LARGE)).hexdigest()}"
-            artifact = Artifact(path=info.key, byte_size=info.size, row_count=1, checksum=checksum, kind="artifact")
-            outcome = fast.publish(ManifestDraft(artifacts=(artifact,)), run=run, permit=fast.permit(guard))
-        assert isinstance(outcome, Committed)
-    for who in ("reader", "compactor-antientropy"):
-        head = chain_on(workspace_as(who), layout, by=who).current()
-        assert head is not None
-        assert head.run_id == "fold-2"
+    chain = chain_on(fast_store, layout, by="compactor")
+    clock, randomness = SystemClock(), SystemRandomness()
+    with acquire_lock(
+        lock_store, layout.lock_key, holder="api", operation="compact", ttl_s=60.0, clock=clock, randomness=randomness
+    ) as guard:
+        run = chain.begin_run(run_id)
+        info = grant(fast_store, "compactor-fastpath").state.upload_state(run.artifact_key("part-0"), LARGE)
+        checksum = f"sha256:{hashlib.sha256(b''.join(LARGE)).hexdigest()}"
+        artifact = Artifact(path=info.key, byte_size=info.size, row_count=1, checksum=checksum, kind="artifact")
+        outcome = chain.publish(ManifestDraft(artifacts=(artifact,)), run=run, permit=chain.permit(guard))
+    assert isinstance(outcome, Committed)
+
+
+def run_seen_by(store: ObjectStore) -> str:
+    head = chain_on(store, domain_layout("catalog"), by="reader").current()
+    assert head is not None
+    return head.run_id
+
+
+def test_the_fast_path_publishes_what_the_api_has_locked(workspace_as: As) -> None:
+    """C9, C10: the API takes the lock, the fast path folds and publishes, anti-entropy and readers see it."""
+    for run_id in (fresh("a")[2:], fresh("b")[2:]):
+        fold(workspace_as("compactor-fastpath"), workspace_as("api"), run_id)
+        assert run_seen_by(workspace_as("reader")) == run_id
+        assert run_seen_by(workspace_as("compactor-antientropy")) == run_id
 
 
 def test_anti_entropy_finds_the_events_of_the_ledger(workspace_as: As) -> None:
@@ -270,12 +256,11 @@ def test_anti_entropy_finds_the_events_of_the_ledger(workspace_as: As) -> None:
 
 def test_a_pipeline_builds_a_data_set_and_a_reader_looks_it_up(workspace_as: As) -> None:
     """C9, C10: the whole way: lock, run, shards, manifest and pointer with one pair of keys, look-ups with another."""
-    rows = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"row {number}" for number in range(100)]})
     name = f"users-{SystemRandomness().bits(64):016x}"
     own = scope(workspace_as("pipeline"), f"datasets/{name}")
     chain = chain_on(own, kv_layout(), by="pipeline")
     for _ in range(2):
-        publish_arrow(chain, rows, key="id", shards=2)
+        publish_arrow(chain, ROWS, key="id", shards=2)
     pipeline = grant(workspace_as("pipeline"), "pipeline")
     pipeline.ledger.put_event(fresh("ledger/executions"), b"{}")
     large = fresh(f"datasets/{name}/shards")
@@ -285,6 +270,39 @@ def test_a_pipeline_builds_a_data_set_and_a_reader_looks_it_up(workspace_as: As)
         assert reader.get(7) == {"name": "row 7"}
     with pytest.raises(StoreDenied):
         reading.lock()
+
+
+def test_where_missing_is_forbidden_the_first_publish_needs_to_see_it_and_no_other_does(
+    cloud: Cloud, discreetly_as: As
+) -> None:
+    """C10: as on S3 itself. A new data set takes `--see-missing`; every later publish, however large, takes no more
+    than the policy of the table, and so do readers."""
+    (file,) = render_policies("aws", PLACE, principals=["pipeline"], see_missing=True)
+    cloud.add_user("seeing-pipeline", file.text)
+    folder = f"datasets/new-{SystemRandomness().bits(64):016x}"
+
+    def publish(who: str) -> None:
+        publish_arrow(chain_on(scope(discreetly_as(who), folder), kv_layout(), by=who), ROWS, key="id", shards=1)
+
+    with pytest.raises(StoreDenied):
+        publish("pipeline")
+    publish("seeing-pipeline")
+    publish("pipeline")
+    large = fresh(f"{folder}/shards")
+    assert grant(discreetly_as("pipeline"), "pipeline").data.upload_data(large, LARGE).size == 9 << 20
+    reading = chain_on(scope(discreetly_as("reader"), folder), kv_layout(), by="reader")
+    with ShardedReader.open(reading, mode="direct") as reader:
+        assert reader.get(7) == {"name": "row 7"}
+
+
+def test_where_missing_is_forbidden_a_catalog_that_was_begun_goes_on(discreetly_as: As) -> None:
+    """C9, C10: the API and the fast path need to see nothing that is not there once a domain was published."""
+    fold(discreetly_as("admin"), discreetly_as("admin"), fresh("a")[2:])
+    run_id = fresh("b")[2:]
+    fold(discreetly_as("compactor-fastpath"), discreetly_as("api"), run_id)
+    assert run_seen_by(discreetly_as("reader")) == run_id
+    with pytest.raises(StoreDenied):
+        discreetly_as("reader").get(fresh("state"))
 
 
 def test_an_upload_that_fails_can_be_given_up(cloud: Cloud, workspace_as: As) -> None:
