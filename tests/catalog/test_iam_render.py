@@ -10,12 +10,14 @@ from typing import Any
 import hcl2
 import pytest
 
-from holdfast.catalog.iam import PRINCIPALS, PRINCIPALS_ALL, Place, describe
+from holdfast.catalog.iam import PRINCIPALS, PRINCIPALS_ALL, Place, describe, rights_of
 from holdfast.catalog.iam_hcl import Block, Expression, write
 from holdfast.catalog.iam_render import PROVIDERS, Provider, render_policies
+from holdfast.catalog.iam_witness import Verb
 from holdfast.errors import BadInput
 from tests.catalog.iam_clouds import ACCOUNT, PROJECT
 from tests.catalog.iam_golden import GOLDEN, PLACE, rendered
+from tests.house.source import ROOT
 
 RENDERED = list(rendered())
 
@@ -179,6 +181,21 @@ def test_a_policy_fits_where_policies_are_attached(principal: str) -> None:
     """C10: an inline policy of an AWS user, the smallest place there is, holds 2,048 characters without spaces."""
     (file,) = render_policies("aws", PLACE, principals=[principal])
     assert len(re.sub(r"\s", "", file.text)) <= 2048
+
+
+def test_the_table_of_the_page_is_what_the_code_says() -> None:
+    """C8, C9, C10: docs/iam.md has the table for people, and it cannot fall behind."""
+    page = (ROOT / "docs" / "iam.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \|(.*)\|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == list(PRINCIPALS)
+    place = Place(bucket="lake", tenant="acme", workspace="prod")
+    verbs = (Verb.CREATE, Verb.REPLACE, Verb.UPLOAD, Verb.READ, Verb.LIST)
+    for principal, cells in rows:
+        rights = rights_of(principal, place)
+        assert Verb.DELETE not in rights
+        for verb, cell in zip(verbs, cells.split("|"), strict=True):
+            folders = [""] if cell.strip() == "everything" else re.findall(r"`([a-z0-9]+/)`", cell)
+            assert {f"acme/prod/{folder}" for folder in folders} == set(rights.get(verb, ())), (principal, verb)
 
 
 def test_every_principal_is_described() -> None:

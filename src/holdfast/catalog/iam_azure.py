@@ -5,7 +5,7 @@ What Blob Storage makes of the verbs:
 - Reading, looking at metadata and listing are one data action, `blobs/read`. A condition tells listing apart by its
   suboperation `Blob.List`; it is refused unless it asks for a prefix that is allowed.
 - Creating, replacing and uploading in parts are one data action, `blobs/write`. There is one that only creates
-  (`blobs/add/action`), but who has no more than that is told "forbidden" where "already exists" is the answer needed.
+  (`blobs/add/action`), but who has no more may be told "forbidden" where "already exists" is the answer needed.
 - An object that is not there is 404 to everybody who may read where it would be.
 """
 
