@@ -135,9 +135,9 @@ def create_counter(
     return True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Ticket:
-    """One caller who waits for places."""
+    """One caller who waits for places. No two are equal, whatever they ask for."""
 
     count: int
     got: Places | None = None
@@ -307,13 +307,16 @@ class Counter:
         return planned, tuple(places)
 
     def _swap(self, planned: PositionRecord, version: Version) -> Version | None:
-        """The record's version, if the write took effect; None if not, or if somebody wrote after it."""
-        key = self._layout.positions_key
+        """The record's version, if the write took effect; None if somebody else was first, or wrote after it."""
         try:
-            return self._lock.swap_lock(key, planned.encode(), expected=version)
-        except (VersionConflict, StoreUnavailable):
+            return self._lock.swap_lock(self._layout.positions_key, planned.encode(), expected=version)
+        except (VersionConflict, StoreUnavailable) as error:
             now, found = self._look()
-            return found if now == planned else None
+            if now == planned:
+                return found
+            if isinstance(error, StoreUnavailable):
+                raise
+            return None
 
     def _find_written(self, record: PositionRecord) -> int:
         """The newest of the remembered places whose event is there; 0 if none is."""
