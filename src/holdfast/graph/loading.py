@@ -51,6 +51,7 @@ def load_arrays(nodes: Sequence[pa.Table], edges: Sequence[pa.Table], *, version
         rows = newest_rows(keys, gone)
         ends, types, files = [end[rows] for end in ends], types[rows], files[rows]
         metadata = metadata.take(pa.array(rows))
+        ends, ghosts = _named_ghosts(ends, ghosts, len(index))
     return GraphArrays(
         version=version,
         nodes=live,
@@ -99,11 +100,23 @@ def _numbered(columns: Sequence[_Coded], index: TextIndex) -> tuple[list[Numbers
     return ends, ghosts
 
 
+def _named_ghosts(ends: list[Numbers], ghosts: pa.Array, node_count: int) -> tuple[list[Numbers], pa.Array]:
+    """Only those ends without a node that an edge still names, once hidden edges are gone."""
+    if not len(ghosts):
+        return ends, ghosts
+    named = np.zeros(len(ghosts), np.bool_)
+    for end in ends:
+        named[end[end >= node_count] - node_count] = True
+    moved = np.concatenate([np.arange(node_count), node_count + np.cumsum(named) - 1]).astype(np.int32)
+    return [moved[end] for end in ends], ghosts.filter(pa.array(named))
+
+
 def _sorted_codes(column: _Coded) -> tuple[npt.NDArray[Any], pa.Array]:
-    """A column of few different texts as numbers into these, sorted."""
-    names = pc.unique(column.texts)
+    """A column of few different texts as numbers into these, sorted. Texts that no row has are left out."""
+    used = np.bincount(column.codes, minlength=len(column.texts)) > 0
+    names = pc.unique(column.texts.filter(pa.array(used)))
     names = names.take(pc.sort_indices(names))
-    ranks = pc.index_in(column.texts, value_set=names).to_numpy(zero_copy_only=False)
+    ranks = pc.fill_null(pc.index_in(column.texts, value_set=names), 0).to_numpy(zero_copy_only=False)
     return ranks[column.codes], names
 
 

@@ -76,5 +76,6 @@ def _flags(table: pa.Table) -> npt.NDArray[np.bool_]:
 
 def _in_order(tables: Sequence[pa.Table]) -> bool:
     """Whether each segment begins behind the end of the one before: then no two have the same node."""
-    ends = [(table.column("semantic_id")[0].as_py(), table.column("semantic_id")[-1].as_py()) for table in tables]
+    columns = [table.column("semantic_id") for table in tables if len(table)]
+    ends = [(column[0].as_py(), column[-1].as_py()) for column in columns]
     return all(before[1] < after[0] for before, after in pairwise(ends))
