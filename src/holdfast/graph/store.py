@@ -43,6 +43,7 @@ from holdfast.graph.loading import load_arrays
 from holdfast.graph.publishing import GraphBuild, NewSegment, Note, Publisher
 from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, read_segment
+from holdfast.graph.segments_view import SegmentsView
 from holdfast.graph.snapshot import GraphSnapshot
 from holdfast.graph.state import GraphState
 from holdfast.graph.view import LayeredView, SnapshotView
@@ -56,6 +57,8 @@ SNAPSHOTS_KEPT = 4
 """How many versions a store object keeps in memory."""
 LAYERED_KEYS_MAX = 200_000
 """Once later commits have named so many keys, the next writer reads the graph anew."""
+DIRECT_SHARE = 50
+"""A commit of less than one row in so many of the graph does not load it."""
 SEGMENT_ROWS_MAX = 524_288
 """A commit of more rows makes several segments of each kind, at the same time."""
 READERS = 4
@@ -245,7 +248,7 @@ class GraphStore:
     ) -> CommitResult:
         with self._publisher.writing("commit to a graph") as guard:
             base = self._visible()
-            view = self._view(base)
+            view = self._view(base, sum(0 if given is None else len(given) for given in (nodes, edges, remove_nodes)))
             changes = plan_changes(
                 view,
                 nodes=nodes,
@@ -274,11 +277,20 @@ class GraphStore:
         touched = view.touched + len(changes.nodes) + len(changes.edges)
         self._views = {} if touched > LAYERED_KEYS_MAX else {version: view.with_changes(changes.nodes, changes.edges)}
 
-    def _view(self, base: Manifest) -> LayeredView:
-        """What is there now, for a writer: the version this object last wrote needs no reading again."""
+    def _view(self, base: Manifest, rows: int) -> LayeredView:
+        """What is there now, for a writer of so many rows: the version this object last wrote needs no reading again.
+
+        A few rows are looked up where they lie; for many it is cheaper to load the graph.
+        """
         known = self._views.get(base.manifest_id)
         if known is None:
-            known = LayeredView(SnapshotView(self.snapshot(base.manifest_id).arrays))
+            loaded = self._snapshots.get(base.manifest_id)
+            state = self._state_of(base)
+            if loaded is None and rows * DIRECT_SHARE > state.stats.total_nodes + state.stats.total_edges:
+                loaded = self.snapshot(base.manifest_id)
+            known = LayeredView(
+                SegmentsView(self._chain.store, state) if loaded is None else SnapshotView(loaded.arrays)
+            )
             self._views = {base.manifest_id: known}
         return known
 
