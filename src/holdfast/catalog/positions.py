@@ -50,7 +50,8 @@ RECENT_MAX = 8
 """How many of the newest swaps the record remembers: more than are in flight at once, mostly."""
 
 RECOVERY_GAP = 1_000_000
-"""How far above everything that is known a lost counter begins again: above all that was in flight when it was lost."""
+"""How far above everything that is known a lost counter begins again: above all that was in flight when it was lost.
+The gap looks like a lag until the first event behind it is folded; only then is the next one let in."""
 
 _KIND = "positions"
 
