@@ -326,6 +326,7 @@ class Counter:
                 self._read.get_range(self._layout.event_key(place.event_id), 0, 1)
             except ObjectNotFound:
                 continue
+            self.wrote(place.position)
             return place.position
         return 0
 
