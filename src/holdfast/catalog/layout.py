@@ -37,7 +37,6 @@ DATASETS_PREFIX = "datasets"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _DATASET = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-_SHA_256 = re.compile(r"[0-9a-f]{64}")
 _LEDGER, _CLAIMS, _LOCKS = "ledger", "claims", "locks"
 
 
@@ -75,10 +74,6 @@ class LedgerLayout:
     def claim_key(self, idempotency_key: str) -> str:
         """Where whoever appends with this idempotency key meets whoever did before, whatever characters it has."""
         return f"{self.claim_prefix}/{hashlib.sha256(idempotency_key.encode()).hexdigest()}.json"
-
-    def is_claim_key(self, key: str) -> bool:
-        digest = key.removeprefix(f"{self.claim_prefix}/").removesuffix(".json")
-        return _SHA_256.fullmatch(digest) is not None and key == f"{self.claim_prefix}/{digest}.json"
 
     @property
     def positions_key(self) -> str:
