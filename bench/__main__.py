@@ -32,6 +32,8 @@ BENCHMARKS = (
     "kv_direct",
     "kv_open",
     "kv_update",
+    "graph_queries",
+    "graph_store",
 )
 
 

@@ -60,10 +60,16 @@ def test_a_graph_begins_empty_at_version_one_and_is_not_made_twice(graph: GraphS
 
 
 def test_a_graph_in_memory_works_by_the_same_code() -> None:
-    """G8: ephemeral graphs."""
-    store = GraphStore.ephemeral()
+    """G8, G12: ephemeral graphs, each its own; collection has nothing to do there."""
+    store, other = GraphStore.ephemeral(), GraphStore.ephemeral()
     store.commit(nodes=[MAIN])
-    assert store.snapshot().nodes().ids() == ["app.py->main"]
+    store.commit(nodes=[HELP])
+    assert store.snapshot().nodes().ids() == ["app.py->main", "lib.py->help"]
+    assert other.snapshot().node_count == 0
+    assert store.gc_collect(1).is_empty
+    assert store.gc_purge(grace_s=0).deleted == ()
+    assert store.gc_restore("any") is None
+    assert store.snapshot(2).node_count == 1
 
 
 def test_what_was_committed_is_there_at_its_version_and_the_manifest_is_as_promised(

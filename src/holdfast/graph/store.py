@@ -81,6 +81,7 @@ class GraphStore:
         self._snapshots: OrderedDict[int, GraphSnapshot] = OrderedDict()
         self._views: dict[int, LayeredView] = {}
         self._publisher = Publisher(chain)
+        self.is_ephemeral = False
         self._base: tuple[str, Manifest] | None = None
 
     @classmethod
@@ -119,7 +120,9 @@ class GraphStore:
     @classmethod
     def ephemeral(cls, *, clock: Clock | None = None, randomness: Randomness | None = None) -> GraphStore:
         """A graph in memory only, by the same code."""
-        return cls.create(MemoryStore("ephemeral-graph"), clock=clock, randomness=randomness)
+        graph = cls.create(MemoryStore(), clock=clock, randomness=randomness)
+        graph.is_ephemeral = True
+        return graph
 
     @property
     def chain(self) -> Chain:
@@ -329,13 +332,20 @@ class GraphStore:
         return self._chain.diff(self.find(version=source), self.find(version=target))
 
     def gc_collect(self, retention: int) -> CollectionPlan:
+        """Condemn what only versions outside of the newest so many need. A graph in memory keeps all it has."""
+        if self.is_ephemeral:
+            return CollectionPlan(snapshots=(), kept=(), runs=(), condemned=(), unreadable=())
         return self._chain.collect(retention=retention)
 
     def gc_purge(self, *, grace_s: float | None = None) -> Purged:
+        """Delete what was condemned long enough ago."""
+        if self.is_ephemeral:
+            return Purged(collections=(), deleted=())
         return self._chain.purge() if grace_s is None else self._chain.purge(grace_s=grace_s)
 
-    def gc_restore(self, collection: str) -> CollectionRecord:
-        return self._chain.restore(collection)
+    def gc_restore(self, collection: str) -> CollectionRecord | None:
+        """Take a collection back, before it is purged; None for a graph in memory, which has none."""
+        return None if self.is_ephemeral else self._chain.restore(collection)
 
 
 def new_segments(changes: Changes) -> list[NewSegment]:
