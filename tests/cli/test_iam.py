@@ -32,6 +32,13 @@ def test_several_principals_are_printed_as_one_object(holdfast: Program) -> None
     assert two["api"] == everything["api"]
 
 
+@pytest.mark.parametrize("form", ["json", "terraform"])
+def test_a_principal_that_is_named_twice_is_rendered_once(holdfast: Program, form: str) -> None:
+    """C10: a policy that is there twice would be refused by who applies it."""
+    once = holdfast(*AWS, "--format", form, "--principal", "api")
+    assert holdfast(*AWS, "--format", form, "--principal", "api", "--principal", "api").out == once.out
+
+
 @pytest.mark.parametrize("width", ["40", "80"])
 def test_a_narrow_terminal_breaks_no_policy(holdfast: Program, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """C10: nothing is shortened or wrapped."""
