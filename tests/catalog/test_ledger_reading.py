@@ -23,7 +23,7 @@ def append(workspace: Workspace, count: int) -> list[str]:
 
 
 def test_events_are_read_in_the_order_of_their_paths(workspace: Workspace) -> None:
-    """C12, C17: many at once, each in its place, one twice if it is named twice."""
+    """C12: many at once, each in its place, one twice if it is named twice."""
     paths = append(workspace, 30)
     wanted = [*reversed(paths), paths[3]]
     events = workspace.ledger_reader("catalog").read(wanted)
@@ -54,7 +54,7 @@ def test_events_are_read_in_the_order_of_their_paths(workspace: Workspace) -> No
     ],
 )
 def test_a_path_outside_the_ledger_is_refused_before_anything_is_read(path: str, clock: VirtualClock) -> None:
-    """C11, C17: of another domain, another tenant, another folder, or spelled in another way."""
+    """C11: of another domain, another tenant, another folder, or spelled in another way."""
     root = CountingStore(MemoryStore())
     workspace = Workspace(root=root, tenant="acme", name="prod", clock=clock)
     workspace.initialize()
@@ -67,7 +67,7 @@ def test_a_path_outside_the_ledger_is_refused_before_anything_is_read(path: str,
 
 
 def test_an_event_that_was_deleted_by_hand_is_missed_by_name(workspace: Workspace) -> None:
-    """C17: the others are not returned without it; appending it again brings it back where it was."""
+    """C13: the others are not returned without it; appending it again brings it back where it was."""
     paths = append(workspace, 3)
     workspace.store.delete([paths[1]])
     with pytest.raises(ObjectNotFound, match=paths[1]):
