@@ -19,6 +19,7 @@ _COMMANDS = (
     "shards",
     "route",
     "repl",
+    "graph",
     "history",
     "show",
     "diff",
