@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow as pa
 import pytest
 
+from holdfast.catalog import Ledger, Receipt, Workspace
 from holdfast.catalog.iam import FOLDERS, PRINCIPALS_ALL, Place
 from holdfast.catalog.iam_render import render_policies
 from holdfast.catalog.iam_witness import Verb
+from holdfast.catalog.payloads import NamespaceCreated
 from holdfast.chain import Artifact, Committed, ManifestDraft, chain_on, domain_layout, kv_layout
+from holdfast.chain.opening import detect_layout
 from holdfast.clock import SystemClock, SystemRandomness
 from holdfast.errors import ObjectNotFound, StoreDenied
 from holdfast.fencing.lock import acquire_lock
@@ -197,12 +200,26 @@ def test_with_see_missing_the_bucket_can_be_listed_and_nothing_else_is_gained(
 # What each must be able to do, done.
 
 
-def test_the_api_appends_events_and_takes_a_lock(workspace_as: As) -> None:
-    """C8, C10: with its own keys, through its own capabilities."""
-    api = grant(workspace_as("api"), "api")
-    key = fresh("ledger/catalog")
-    api.ledger.put_event(key, b"{}")
-    assert api.read.get(key).data == b"{}"
+def appended(store: ObjectStore, namespace: str) -> Receipt:
+    """One event of the catalog, told by the API through its capabilities."""
+    api = grant(store, "api")
+    ledger = Ledger("catalog", ledger=api.ledger, lock=api.lock, read=api.read, source="tests")
+    return ledger.append(NamespaceCreated(namespace=namespace), idempotency_key=namespace)
+
+
+def begun(bucket: ObjectStore) -> None:
+    """The workspace, initialized by who may do everything."""
+    Workspace(root=scope(bucket, PLACE.root), tenant=PLACE.tenant, name=PLACE.workspace, by="admin").initialize()
+
+
+def test_the_api_appends_events_and_takes_a_lock(workspace_as: As, bucket_as: As) -> None:
+    """C8, C10: with its own keys, through its own capabilities; an event that is told again is there once."""
+    begun(bucket_as("admin"))
+    store, namespace = workspace_as("api"), fresh("n").replace("/", "")
+    first, again = appended(store, namespace), appended(store, namespace)
+    assert (again.path, again.duplicate) == (first.path, True)
+    api = grant(store, "api")
+    assert namespace.encode() in api.read.get(first.path).data
     lock = fresh("locks")
     version = api.lock.put_lock(lock, b"1")
     api.lock.swap_lock(lock, b"2", expected=version)
@@ -290,15 +307,19 @@ def test_where_missing_is_forbidden_the_first_publish_needs_to_see_it_and_no_oth
     publish("pipeline")
     large = fresh(f"{folder}/shards")
     assert grant(discreetly_as("pipeline"), "pipeline").data.upload_data(large, LARGE).size == 9 << 20
-    reading = chain_on(scope(discreetly_as("reader"), folder), kv_layout(), by="reader")
-    with ShardedReader.open(reading, mode="direct") as reader:
+    mine = scope(discreetly_as("reader"), folder)
+    with ShardedReader.open(chain_on(mine, kv_layout(), by="reader"), mode="direct") as reader:
         assert reader.get(7) == {"name": "row 7"}
+    with pytest.raises(StoreDenied):
+        detect_layout(mine)  # which looks for what is not there: docs/iam.md says to name the layout
 
 
-def test_where_missing_is_forbidden_a_catalog_that_was_begun_goes_on(discreetly_as: As) -> None:
+def test_where_missing_is_forbidden_a_catalog_that_was_begun_goes_on(discreetly_as: As, bucket_as: As) -> None:
     """C9, C10: the API and the fast path need to see nothing that is not there once a domain was published."""
+    begun(bucket_as("admin"))
     fold(discreetly_as("admin"), discreetly_as("admin"), fresh("a")[2:])
     run_id = fresh("b")[2:]
+    assert not appended(discreetly_as("api"), fresh("n").replace("/", "")).duplicate
     fold(discreetly_as("compactor-fastpath"), discreetly_as("api"), run_id)
     assert run_seen_by(discreetly_as("reader")) == run_id
     with pytest.raises(StoreDenied):
