@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
 
+from holdfast.graph import diff as diff_module
 from holdfast.graph.changes import Counts
-from holdfast.graph.diff import Change, diff
+from holdfast.graph.diff import Change, GraphDiff, diff
 from holdfast.graph.direct import DirectGraph
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.snapshot import GraphSnapshot
@@ -185,9 +187,13 @@ def check_selection(graph: GraphSnapshot | DirectGraph, paper: Paper, file: str,
 
 
 def check_difference(store: GraphStore, before: tuple[int, Paper], after: tuple[int, Paper]) -> None:
-    """The records that differ are the model's, and so are their counts."""
-    found = diff(store, before[0], after[0])
-    old, new = before[1], after[1]
+    """The records that differ are the model's, and so are their counts; read as a whole, and where they lie."""
+    for share in (10**9, 1e-9):
+        with patch.object(diff_module, "WHOLE_SHARE", share):
+            _check_difference(diff(store, before[0], after[0]), before[1], after[1])
+
+
+def _check_difference(found: GraphDiff, old: Paper, new: Paper) -> None:
     assert dict(found.report) == old.report_to(new)
     assert list(found.added_nodes) == [new.nodes[key] for key in sorted(new.nodes.keys() - old.nodes.keys())]
     assert list(found.removed_nodes) == [old.nodes[key] for key in sorted(old.nodes.keys() - new.nodes.keys())]

@@ -296,5 +296,5 @@ def test_nonsense_is_refused(kept: Kept) -> None:
     """G17: bad input is one clear line."""
     with pytest.raises(BadInput, match="at least 2"):
         compact(kept.store, fan=1)
-    with pytest.raises(BadInput, match="at least 2"):
-        compact(kept.store, rows_max=1)
+    with pytest.raises(BadInput, match="at least 2 and 1"):
+        compact(kept.store, rows_max=0)

@@ -29,6 +29,12 @@ def place(tmp_path: Path) -> CountingStore:
     return CountingStore(LocalStore(tmp_path / "graph", durable=False))
 
 
+@pytest.fixture(params=["as a whole", "where they lie"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the records of a version are looked up."""
+    monkeypatch.setattr("holdfast.graph.diff.WHOLE_SHARE", 10**9 if request.param == "as a whole" else 1e-9)
+
+
 @pytest.fixture
 def graph(place: CountingStore) -> Iterator[GraphStore]:
     """Version 2 has two functions and a call; 3 replaces a file; 4 moves a node and changes an edge."""
@@ -116,15 +122,16 @@ def test_a_record_that_was_there_all_along_and_written_again_is_no_difference(gr
     assert diff(graph, 4, 6).totals() == {"nodes": NONE, "edges": NONE}
 
 
-def test_segments_that_both_have_are_not_looked_through(graph: GraphStore, place: CountingStore) -> None:
-    """G20: keys are read from the segments that one version has and the other has not."""
+def test_segments_that_both_have_are_not_looked_through(
+    graph: GraphStore, place: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G20: what is read are the segments that one version has and the other has not, and those that may hold the ids."""
     for number in range(30):
-        graph.commit(nodes=[Node(semantic_id=f"n{number:02}", type="T")])
-    graph.snapshot(33)
-    graph.snapshot(34)  # what the records are looked up in
+        graph.commit(nodes=[Node(semantic_id=f"z{number:02}", type="T")])
+    monkeypatch.setattr("holdfast.graph.diff.WHOLE_SHARE", 8)
     place.reset()
     found = diff(graph, 33, 34)
-    assert [node.semantic_id for node in found.added_nodes] == ["n29"]
+    assert [node.semantic_id for node in found.added_nodes] == ["z29"]
     (new,) = set(graph.state(34).nodes) - set(graph.state(33).nodes)
     assert {operation.key for operation in place.log if operation.key.endswith(".seg")} == {new.path}
 

@@ -130,8 +130,8 @@ def plan_compaction(
 
 
 def _check(fan: int, rows_max: int) -> None:
-    if fan < 2 or rows_max < 2:
-        raise BadInput(f"fan={fan}, rows_max={rows_max}: both are at least 2")
+    if fan < 2 or rows_max < 1:
+        raise BadInput(f"fan={fan}, rows_max={rows_max}: they are at least 2 and 1")
 
 
 # -- one round --------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _one_round(
     store: GraphStore, base: Manifest, before: GraphState, groups: Groups, rows_max: int, why: str
 ) -> _Round:
     chain, publisher = store.chain, Publisher(store.chain)
-    keys = {kind: _Keys(publisher, chain, kind, 1 + group.rows // (rows_max - 1)) for kind, group in groups.items()}
+    keys = {kind: _Keys(publisher, chain, kind, -(-group.rows // rows_max)) for kind, group in groups.items()}
     claims = tuple(path for many in keys.values() for path in many.paths)
     run = chain.begin_run(base=base, lease_s=LEASE_S, claims=claims)
     is_undecided = False
@@ -207,14 +207,12 @@ class _Rows:
         return False
 
     def take(self, count: int) -> Iterator[pa.Table]:
-        """At most so many, one fewer where a tombstone would be parted from the record behind it."""
         while count and not self.is_empty():
             rows = cast(pa.Table, self._rest)
             taken = min(count, len(rows))
-            is_cut = taken < len(rows) and rows.column("tombstone")[taken - 1].as_py()
-            count = 0 if is_cut else count - taken
-            self._rest = rows.slice(taken - is_cut)
-            yield rows.slice(0, taken - is_cut)
+            count -= taken
+            self._rest = rows.slice(taken)
+            yield rows.slice(0, taken)
 
 
 def _with_hidden(group: MergeGroup, made: Sequence[SegmentDescriptor]) -> list[SegmentDescriptor]:

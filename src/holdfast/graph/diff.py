@@ -5,14 +5,15 @@
     [node.name for node in found.added_nodes]
     [(change.before.name, change.after.name) for change in found.changed_nodes]
 
-Segments that both versions have say the same in both, so only the keys in the others can differ. These are looked up in
-both versions. So it costs in proportion to what was committed in between, not to the graph; a compaction in between
-counts as much as it rewrote, and does not show. Any two versions can be compared, also across rollbacks, either way.
+Segments that both versions have say the same in both, so only ids that are in the others can differ. The nodes that
+have these, and the edges that start there, are looked up in both versions. So it costs in proportion to what was
+committed in between, not to the graph; a compaction in between counts as much as it rewrote, and does not show. Any two
+versions can be compared, also across rollbacks, either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -26,8 +27,9 @@ from holdfast.graph.answers import Answer, edge_answer, node_answer
 from holdfast.graph.arrays import one_piece
 from holdfast.graph.changes import Counts
 from holdfast.graph.records import Edge, Node, edge_schema, node_schema
-from holdfast.graph.segment import SegmentDescriptor, SegmentKind, sorted_edges
+from holdfast.graph.segment import SegmentKind, sorted_edges
 from holdfast.graph.segment_reader import RowGroupCache, SegmentReader
+from holdfast.graph.segments_view import SegmentsView
 from holdfast.graph.state import GraphState
 from holdfast.graph.store import GraphStore
 from holdfast.graph.view import GraphView, SnapshotView, edge_key, node_key, without
@@ -36,6 +38,8 @@ __all__ = ["Change", "ChangeAnswer", "GraphDiff", "diff"]
 
 T = TypeVar("T", Node, Edge)
 READERS = 4
+WHOLE_SHARE = 8
+"""If more than an eighth of all nodes is asked for, a version is read as a whole."""
 KeyOf = Callable[[pa.Table], pa.Array]
 
 
@@ -107,26 +111,27 @@ def diff(store: GraphStore, source: int | None, target: int | None = None) -> Gr
     )
 
 
-def _view(store: GraphStore, version: int) -> GraphView:
-    """Where the live records of a version are looked up."""
-    return SnapshotView(store.snapshot(version).arrays)
+def _view(store: GraphStore, state: GraphState, ids: int) -> GraphView:
+    """Where the records of a version are looked up: where they lie, unless it is a large part of them."""
+    if ids > state.stats.total_nodes // WHOLE_SHARE:
+        return SnapshotView(store.snapshot(state.version).arrays)
+    return SegmentsView(store.chain.store, state)
 
 
-# -- which keys -------------------------------------------------------------------------------------------------------
+# -- which ids -------------------------------------------------------------------------------------------------------
 
 
-def _keys_not_shared(
-    store: GraphStore, before: Sequence[SegmentDescriptor], after: Sequence[SegmentDescriptor], columns: Sequence[str]
-) -> pa.Table:
-    """The keys of all rows that only one of the versions has, each once or more."""
-    common = {segment.segment_id for segment in before} & {segment.segment_id for segment in after}
-    different = [segment for segment in (*before, *after) if segment.segment_id not in common]
+def _ids_not_shared(store: GraphStore, before: GraphState, after: GraphState, kind: SegmentKind) -> pa.Array:
+    """The ids of nodes, or of the sources of edges, that are in a segment that only one of the versions has."""
+    column = "semantic_id" if kind == "nodes" else "source"
+    old, new = ({one.segment_id: one for one in state.segments if one.kind == kind} for state in (before, after))
+    different = [segment for number, segment in (old | new).items() if not (number in old and number in new)]
     cache = RowGroupCache(0)
-    found = [pa.table({name: pa.array([], pa.string()) for name in columns})]
+    found = [pa.array([], pa.string())]
     with ThreadPoolExecutor(READERS) as pool:
-        for rows in pool.map(lambda one: SegmentReader(store.chain.store, one, cache).scan(columns), different):
-            found += [table.select(columns).cast(found[0].schema) for table in rows]
-    return pa.concat_tables(found).combine_chunks()
+        for rows in pool.map(lambda one: SegmentReader(store.chain.store, one, cache).scan([column]), different):
+            found += [pc.unique(one_piece(table.column(column)).cast(pa.string())) for table in rows]
+    return pc.unique(pa.concat_arrays(found))
 
 
 # -- what became of them ----------------------------------------------------------------------------------------------
@@ -156,24 +161,23 @@ class _Changes:
 
 
 def _changes_of(store: GraphStore, before: GraphState, after: GraphState, kind: SegmentKind) -> _Changes:
-    if kind == "nodes":
-        ids = pc.unique(one_piece(_keys_not_shared(store, before.nodes, after.nodes, ["semantic_id"])["semantic_id"]))
-        if not len(ids):
-            return _compared(node_schema().empty_table(), node_schema().empty_table(), node_key)
-        old, new = (_view(store, state.version).nodes_by_id(ids).sort_by("semantic_id") for state in (before, after))
-        return _compared(old, new, node_key)
-    named = _keys_not_shared(store, before.edges, after.edges, ["source", "target", "type"])
-    if not len(named):
-        return _compared(edge_schema().empty_table(), edge_schema().empty_table(), edge_key)
-    keys, sources = pc.unique(edge_key(named)), pc.unique(one_piece(named["source"]))
-    old, new = (_edges_of(_view(store, state.version), sources, keys) for state in (before, after))
-    return _compared(old, new, edge_key)
+    ids = _ids_not_shared(store, before, after, kind)
+    nothing = (node_schema() if kind == "nodes" else edge_schema()).empty_table()
+    key_of = node_key if kind == "nodes" else edge_key
+    if not len(ids):
+        return _compared(nothing, nothing, key_of)
+    views = (_view(store, state, len(ids)) for state in (before, after))
+    old, new = (_nodes_of(view, ids) if kind == "nodes" else _edges_of(view, ids) for view in views)
+    return _compared(old, new, key_of)
 
 
-def _edges_of(view: GraphView, sources: pa.Array, keys: pa.Array) -> pa.Table:
-    """The edges that have one of these keys, in order."""
+def _nodes_of(view: GraphView, ids: pa.Array) -> pa.Table:
+    return view.nodes_by_id(ids).sort_by("semantic_id")
+
+
+def _edges_of(view: GraphView, sources: pa.Array) -> pa.Table:
+    """All edges of some nodes: those that no commit has touched are the same in both, and drop out."""
     edges = view.edges_by_source(sources)
-    edges = edges.filter(pc.is_in(edge_key(edges), value_set=keys)) if len(edges) else edges
     marks = pa.array(np.zeros(len(edges), np.bool_))
     return sorted_edges(edges.append_column("tombstone", marks)).drop_columns("tombstone")
 
