@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["ENCODED_COLUMNS", "coded", "concat_edges", "encode_edges", "encoded_column", "texts_of"]
+__all__ = ["ENCODED_COLUMNS", "coded", "conformed", "encode_edges", "encoded_column", "texts_of"]
 
 ENCODED_COLUMNS = ("source", "target", "type", "file")
 
@@ -57,14 +57,11 @@ def coded(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return np.concatenate(codes), texts
 
 
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same with these types; a table that has them already is not cast column by column."""
+    return table if table.schema.equals(schema) else table.cast(schema)
+
+
 def texts_of(table: pa.Table, name: str) -> pa.Array:
     """The different texts of a column."""
     return encoded_column(table, name)[0]
-
-
-def concat_edges(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables one after the other, encoded."""
-    encoded = [encode_edges(table) for table in tables if len(table)]
-    if len(encoded) == 1:
-        return encoded[0]
-    return encode_edges(pa.concat_tables(encoded)) if encoded else encode_edges(tables[0])

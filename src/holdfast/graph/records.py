@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,7 @@ class Edge:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
+@cache
 def node_schema() -> pa.Schema:
     """The columns of nodes, in their order."""
     return pa.schema(
@@ -85,6 +87,7 @@ def node_schema() -> pa.Schema:
     )
 
 
+@cache
 def edge_schema() -> pa.Schema:
     """The columns of edges, in their order."""
     return pa.schema(
@@ -159,7 +162,7 @@ def _canonical(table: pa.Table, schema: pa.Schema, required: tuple[str, ...], wh
             continue
         found = table.column(column.name)
         try:
-            plain = found.cast(pa.string())
+            plain = found if found.type == pa.string() else found.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise BadInput(f"column {column.name!r} of {what}s should be text: {error}") from None
         if plain.null_count and not column.nullable:

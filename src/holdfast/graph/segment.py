@@ -14,7 +14,9 @@ and checked is in `segment_file.py`. Every page has a checksum too, for other re
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -48,6 +50,7 @@ SEGMENT_FORMAT = 1
 _TOMBSTONE = pa.field("tombstone", pa.bool_(), nullable=False)
 
 
+@cache
 def segment_schema(kind: SegmentKind) -> pa.Schema:
     """The columns of a segment file."""
     return (node_schema() if kind == "nodes" else edge_schema()).append(_TOMBSTONE)
@@ -144,14 +147,19 @@ def sorted_nodes(table: pa.Table) -> pa.Table:
 
 
 def sorted_edges(table: pa.Table) -> pa.Table:
-    """By source, type and target. Texts are ranked once and numbers are sorted: Arrow's own sort of three columns of
-    text takes ten times as long."""
+    """By source, type and target, a tombstone before the record of the same key.
+
+    Texts are ranked once and numbers are sorted: Arrow's own sort of three columns of text takes ten times as long.
+    """
     if len(table) < 2:
         return table
     ranks = [_ranks(table, name) for name in ("source", "type", "target")]
-    tombstone = ~table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False)
-    order = np.lexsort((tombstone, ranks[2], ranks[1], ranks[0]))
-    return table.take(pa.array(order))
+    order = table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False) ^ True
+    spread = [int(rank.max()) + 1 for rank in ranks]
+    if math.prod(spread) * 2 < 1 << 63:  # one number a row sorts faster than four columns
+        packed = ((ranks[0] * spread[1] + ranks[1]) * spread[2] + ranks[2]) * 2 + order
+        return table.take(pa.array(np.argsort(packed, kind="stable")))
+    return table.take(pa.array(np.lexsort((order, ranks[2], ranks[1], ranks[0]))))
 
 
 def _ranks(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
 from holdfast.errors import BadInput
-from holdfast.graph.encoding import encoded_column
+from holdfast.graph.encoding import conformed, encoded_column
 from holdfast.graph.records import hash_texts
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, segment_schema
 from holdfast.graph.segment_file import RowGroup, SegmentDirectory, encode_tail
@@ -110,7 +110,7 @@ class SegmentWriter:
 
     def _write_group(self) -> None:
         # As plain text: from a dictionary, every row group would be given the whole of it.
-        rows = pa.concat_tables([table.cast(self._schema) for table in self._waiting]).combine_chunks()
+        rows = pa.concat_tables([conformed(table, self._schema) for table in self._waiting]).combine_chunks()
         self._waiting, self._waiting_rows = [], 0
         texts, _ = encoded_column(rows, _INDEXED[self._kind])
         self._entries.add(hash_texts(texts), len(self._groups))

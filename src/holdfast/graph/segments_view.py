@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import BadInput
 from holdfast.graph.arrays import one_piece
+from holdfast.graph.encoding import conformed
 from holdfast.graph.merge import live_edges, live_nodes
 from holdfast.graph.metadata import rows_with_metadata
 from holdfast.graph.records import edge_schema, hash_texts, id_hash, node_id, node_schema
@@ -218,8 +219,8 @@ def _sorted_texts(texts: pa.Array) -> pa.Array:
 
 def _plain(table: pa.Table) -> pa.Table:
     schema = segment_schema("nodes" if "semantic_id" in table.column_names else "edges")
-    return table.cast(schema)
+    return conformed(table, schema)
 
 
 def _records(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    return rows.select(schema.names).cast(schema)
+    return conformed(rows.select(schema.names), schema)

@@ -55,8 +55,8 @@ __all__ = ["CommitResult", "GraphStore"]
 
 SNAPSHOTS_KEPT = 4
 """How many versions a store object keeps in memory."""
-LAYERED_KEYS_MAX = 200_000
-"""Once later commits have named so many keys, the next writer reads the graph anew."""
+LAYERED_ROWS_MAX = 20_000
+"""Once later commits have so many rows, the next one looks at the graph anew."""
 DIRECT_SHARE = 50
 """A commit of less than one row in so many of the graph does not load it."""
 SEGMENT_ROWS_MAX = 524_288
@@ -277,8 +277,8 @@ class GraphStore:
 
     def _remember(self, version: int, view: LayeredView, changes: Changes) -> None:
         """What the next writer finds, where that is cheaper to tell than to read again."""
-        touched = view.touched + len(changes.nodes) + len(changes.edges)
-        self._views = {} if touched > LAYERED_KEYS_MAX else {version: view.with_changes(changes.nodes, changes.edges)}
+        rows = view.row_count + len(changes.nodes) + len(changes.edges)
+        self._views = {} if rows > LAYERED_ROWS_MAX else {version: view.with_changes(changes.nodes, changes.edges)}
 
     def _view(self, base: Manifest, rows: int) -> LayeredView:
         """What is there now, for a writer of so many rows: the version this object last wrote needs no reading again.

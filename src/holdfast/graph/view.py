@@ -16,7 +16,10 @@ import pyarrow.compute as pc
 
 from holdfast.graph.adjacency import Adjacency
 from holdfast.graph.arrays import GraphArrays
-from holdfast.graph.records import edge_schema, node_schema
+from holdfast.graph.encoding import conformed
+from holdfast.graph.merge import live_edges, live_nodes
+from holdfast.graph.records import node_schema
+from holdfast.graph.segment import segment_schema
 
 _SEPARATOR = pa.scalar(b"\x00", pa.large_binary())
 
@@ -69,57 +72,60 @@ class SnapshotView:
         return self._arrays.nodes.take(pa.array(places)).cast(node_schema())
 
     def _edges(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
-        return self._arrays.edge_table(places).cast(edge_schema())
+        return self._arrays.edge_table(places)
 
 
 class LayeredView:
-    """Changes on top of another view: records that were put, and keys that are gone."""
+    """Later commits on top of another view: the rows of their segments, the oldest first, tombstones included.
+
+    They are treated as segments are: those that fit are taken from every layer, and then newer ones hide older ones.
+    """
 
     def __init__(self, below: GraphView) -> None:
         self._below = below
-        self._nodes = node_schema().empty_table()
-        self._edges = edge_schema().empty_table()
-        self._touched_nodes = pa.array([], pa.string())
-        self._touched_edges = pa.array([], pa.large_binary())
+        self._nodes = segment_schema("nodes").empty_table()
+        self._edges = segment_schema("edges").empty_table()
 
     @property
-    def touched(self) -> int:
-        """How many keys the changes have named: what this view costs more than the one below."""
-        return len(self._touched_nodes) + len(self._touched_edges)
+    def row_count(self) -> int:
+        """How many rows later commits have: what this view costs more than the one below."""
+        return len(self._nodes) + len(self._edges)
 
     def with_changes(self, nodes: pa.Table, edges: pa.Table) -> LayeredView:
-        """This view after one more commit, whose segments' rows these are (tombstones included)."""
+        """This view after one more commit, whose segments' rows these are."""
         after = LayeredView(self._below)
-        node_keys, edge_keys = node_key(nodes), edge_key(edges)
-        after._touched_nodes = pc.unique(pa.concat_arrays([self._touched_nodes, node_keys]))
-        after._touched_edges = pc.unique(pa.concat_arrays([self._touched_edges, edge_keys]))
-        after._nodes = pa.concat_tables([without(self._nodes, node_key, node_keys), _put(nodes, node_schema())])
-        after._edges = pa.concat_tables([without(self._edges, edge_key, edge_keys), _put(edges, edge_schema())])
+        after._nodes = _on_top(self._nodes, nodes)
+        after._edges = _on_top(self._edges, edges)
         return after
 
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
-        return self._nodes_on_top(self._below.nodes_by_id(ids), "semantic_id", ids)
+        return self._merged(self._below.nodes_by_id(ids), self._nodes, "semantic_id", ids)
 
     def nodes_by_file(self, files: pa.Array) -> pa.Table:
-        return self._nodes_on_top(self._below.nodes_by_file(files), "file", files)
+        return self._merged(self._below.nodes_by_file(files), self._nodes, "file", files)
 
     def edges_by_file(self, files: pa.Array) -> pa.Table:
-        return self._edges_on_top(self._below.edges_by_file, "file", files)
+        return self._merged(self._below.edges_by_file(files), self._edges, "file", files)
 
     def edges_by_source(self, ids: pa.Array) -> pa.Table:
-        return self._edges_on_top(self._below.edges_by_source, "source", ids)
+        return self._merged(self._below.edges_by_source(ids), self._edges, "source", ids)
 
     def edges_by_target(self, ids: pa.Array) -> pa.Table:
-        return self._edges_on_top(self._below.edges_by_target, "target", ids)
+        return self._merged(self._below.edges_by_target(ids), self._edges, "target", ids)
 
-    def _nodes_on_top(self, below: pa.Table, column: str, values: pa.Array) -> pa.Table:
-        kept = without(below, node_key, self._touched_nodes)
-        return pa.concat_tables([kept, _having(self._nodes, column, values)])
+    def _merged(self, below: pa.Table, layer: pa.Table, column: str, values: pa.Array) -> pa.Table:
+        if not len(layer):
+            return below
+        newer = layer.filter(pc.is_in(layer.column(column), value_set=values.cast(pa.string())))
+        if not len(newer):
+            return below
+        older = below.append_column(layer.schema.field("tombstone"), pa.array(np.zeros(len(below), np.bool_)))
+        live = live_nodes if layer is self._nodes else live_edges
+        return live([older, newer]).select(below.column_names)
 
-    def _edges_on_top(self, ask: Callable[[pa.Array], pa.Table], column: str, values: pa.Array) -> pa.Table:
-        below = ask(values)
-        kept = without(below, edge_key, self._touched_edges)
-        return pa.concat_tables([kept, _having(self._edges, column, values)])
+
+def _on_top(older: pa.Table, newer: pa.Table) -> pa.Table:
+    return pa.concat_tables([older, conformed(newer, older.schema)]).combine_chunks() if len(newer) else older
 
 
 def edge_key(edges: pa.Table) -> pa.Array:
@@ -146,14 +152,5 @@ def _length(values: pa.Array) -> pa.Array:
 
 
 def _texts(column: pa.ChunkedArray) -> pa.Array:
-    plain = column.cast(pa.string()).combine_chunks()
+    plain = (column if column.type == pa.string() else column.cast(pa.string())).combine_chunks()
     return plain if isinstance(plain, pa.Array) else pa.concat_arrays(plain.chunks)
-
-
-def _having(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
-    return table.filter(pc.is_in(table.column(column), value_set=values.cast(pa.string())))
-
-
-def _put(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The records among a segment's rows: what is no tombstone."""
-    return rows.filter(pc.invert(rows.column("tombstone"))).select(schema.names).cast(schema)
