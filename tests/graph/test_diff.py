@@ -125,7 +125,7 @@ def test_a_record_that_was_there_all_along_and_written_again_is_no_difference(gr
 def test_segments_that_both_have_are_not_looked_through(
     graph: GraphStore, place: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G20: what is read are the segments that one version has and the other has not, and those that may hold the ids."""
+    """G20: what is read are the segments that only one version has, and those that may hold their ids."""
     for number in range(30):
         graph.commit(nodes=[Node(semantic_id=f"z{number:02}", type="T")])
     monkeypatch.setattr("holdfast.graph.diff.WHOLE_SHARE", 8)
