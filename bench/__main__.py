@@ -32,6 +32,7 @@ BENCHMARKS = (
     "kv_direct",
     "kv_open",
     "kv_update",
+    "graph_formats",
     "graph_queries",
     "graph_store",
 )

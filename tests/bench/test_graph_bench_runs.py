@@ -16,8 +16,9 @@ from holdfast.graph.store import GraphStore
 
 
 def test_queries_and_the_store_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["graph_queries", "graph_store", "--quick", "--no-peers", "--disk", str(tmp_path / "disk")])
+    main(["graph_formats", "graph_queries", "graph_store", "--quick", "--no-peers", "--disk", str(tmp_path / "disk")])
     out = capsys.readouterr().out
+    assert "segment, row groups of 16,384" in out
     assert "0.008M: one-file commit" in out
     assert "cold: incoming edges of a node" in out
     assert max(map(len, out.splitlines())) <= WIDTH_MAX

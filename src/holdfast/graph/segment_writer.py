@@ -37,7 +37,8 @@ _ID = {"nodes": "semantic_id", "edges": "source"}
 class SegmentWriter:
     """Writes one segment to a binary file that is open for writing. Use it in a `with`: it may not come to its end."""
 
-    def __init__(self, kind: SegmentKind, sink: BinaryIO) -> None:
+    def __init__(self, kind: SegmentKind, sink: BinaryIO, *, row_group_rows: int | None = None) -> None:
+        self._group_rows = row_group_rows or ROW_GROUP_ROWS
         self._kind: SegmentKind = kind
         self._schema = segment_schema(kind)
         self._out = _Counted(sink)
@@ -76,11 +77,11 @@ class SegmentWriter:
         """Rows in the segment's order, all behind those already written."""
         start = 0
         while start < len(rows):
-            taken = min(len(rows) - start, ROW_GROUP_ROWS - self._waiting_rows)
+            taken = min(len(rows) - start, self._group_rows - self._waiting_rows)
             self._waiting.append(rows.slice(start, taken))
             self._waiting_rows += taken
             start += taken
-            if self._waiting_rows == ROW_GROUP_ROWS:
+            if self._waiting_rows == self._group_rows:
                 self._write_group()
 
     def finish(self, *, segment_id: int, path: str, hidden_count: int) -> SegmentDescriptor:
@@ -118,7 +119,7 @@ class SegmentWriter:
         self._tombstones += pc.sum(rows.column("tombstone")).as_py() or 0
         self._rows += len(rows)
         start = self._out.begin_range()
-        self._parquet.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        self._parquet.write_table(rows, row_group_size=self._group_rows)
         ids = rows.column(_ID[self._kind])
         files = pc.min_max(rows.column("file")).as_py()
         self._groups.append(
