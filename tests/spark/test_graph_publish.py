@@ -297,6 +297,41 @@ def test_the_source_is_read_once(spark: SparkSession, graph: GraphStore) -> None
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
 
 
+def test_a_source_that_says_something_else_the_second_time_is_refused(
+    spark: SparkSession, graph: GraphStore, tmp_path: Path
+) -> None:
+    """G25: a cache can be lost; what is written then must still be what was checked."""
+    count = tmp_path / "count"
+    count.write_text("10")
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            ids = [f"n{number}" for number in range(int(count.read_text()))]
+            yield pa.record_batch({"semantic_id": ids, "type": ["T"] * len(ids)})
+
+    def lose(at: BuildProgress) -> None:
+        count.write_text("11")
+        spark.catalog.clearCache()
+
+    nodes = spark.range(1).coalesce(1).mapInArrow(read, "semantic_id string, type string")
+    with pytest.raises(BuildFailed, match="10 rows of nodes when they were checked and 11 when they were written"):
+        publish_graph(nodes, spark.sql(f"{EDGES} LIMIT 0"), graph, progress=lose)
+    assert graph.current() == 1
+
+
+def test_rows_that_are_all_the_same_are_one_and_progress_comes_to_its_end(
+    spark: SparkSession, graph: GraphStore
+) -> None:
+    """G25: where there are fewer keys than ranges were asked for, there are fewer segments."""
+    told: list[BuildProgress] = []
+    nodes = spark.sql("SELECT 'a' AS semantic_id, 'T' AS type FROM range(50)")
+
+    published = publish_graph(nodes, spark.sql(f"{EDGES} LIMIT 0"), graph, segments=5, progress=told.append)
+
+    assert (published.nodes, published.node_segments, published.dropped_rows) == (1, 1, 49)
+    assert (told[-1].shards_done, told[-1].shards, told[-1].seconds_left) == (5, 5, 0.0)
+
+
 def test_writers_go_on_after_a_build(spark: SparkSession, graph: GraphStore) -> None:
     """G15, G25: what Spark built is a version like any other: files are replaced, versions rolled back."""
     publish_graph(spark.sql(NODES), spark.sql(EDGES), graph, segments=2)

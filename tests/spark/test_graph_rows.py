@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import BadInput, BadRows
+from holdfast.errors import BadInput, BadRows, BuildFailed
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, segment_schema
 from holdfast.graph.zone_map import ZoneMap
 from holdfast.spark.graph_read import may_share_keys
 from holdfast.spark.graph_task import OrderedRows, SegmentReceipt, decode_descriptor, encode_descriptor
+from holdfast.spark.graph_write import check_receipts
 from tests.spark.graphs import edge, ids, node, table_of_edges, table_of_nodes
 
 KINDS: list[SegmentKind] = ["nodes", "edges"]
@@ -123,6 +124,18 @@ def test_a_receipt_travels_whole() -> None:
     assert SegmentReceipt.decode(receipt.encode()) == receipt
     assert SegmentReceipt.decode(SegmentReceipt(number=1, rows=0).encode()) == SegmentReceipt(number=1, rows=0)
     assert decode_descriptor(encode_descriptor(one)) == one
+
+
+def test_ranges_that_could_share_a_key_are_not_published() -> None:
+    """G25: segments of one build hide nothing of each other; if Spark's ranges do not say so, nobody does."""
+    first = SegmentReceipt(number=0, rows=2, first=("a", "X", "a"), last=("b", "X", "b"))
+    check_receipts(
+        [first, SegmentReceipt(number=1, rows=0), SegmentReceipt(number=2, rows=1, first=("b", "X", "c"))], "edges"
+    )
+
+    again = SegmentReceipt(number=1, rows=1, first=("b", "X", "b"), last=("b", "Y", "b"))
+    with pytest.raises(BuildFailed, match="ranges of edges that overlap"):
+        check_receipts([first, again], "edges")
 
 
 ranges = st.lists(st.tuples(ids, ids).map(lambda pair: tuple(sorted(pair))), max_size=8)

@@ -1,8 +1,21 @@
 """Building on Spark: the session is the caller's, executors need only this package; readers need none of it."""
 
+from holdfast.spark.graph import GraphFrames, PublishedGraph, compact_graph, publish_graph, read_graph
 from holdfast.spark.kv import publish_kv
 from holdfast.spark.kv_update import update_kv
 from holdfast.spark.progress import BuildProgress, ProgressTold, terminal_progress
 from holdfast.spark.session import local_spark
 
-__all__ = ["BuildProgress", "ProgressTold", "local_spark", "publish_kv", "terminal_progress", "update_kv"]
+__all__ = [
+    "BuildProgress",
+    "GraphFrames",
+    "ProgressTold",
+    "PublishedGraph",
+    "compact_graph",
+    "local_spark",
+    "publish_graph",
+    "publish_kv",
+    "read_graph",
+    "terminal_progress",
+    "update_kv",
+]

@@ -22,7 +22,15 @@ from holdfast.spark.graph_source import KEY_COLUMNS, spark_failures
 from holdfast.spark.graph_task import SEGMENT_RECEIPT_SCHEMA, SegmentReceipt, SegmentTask
 from holdfast.spark.progress import Tally, Watch, is_connect
 
-__all__ = ["ROWS_PER_SEGMENT", "PublishedGraph", "SegmentSizes", "WrittenSegments", "store_at", "write_segments"]
+__all__ = [
+    "ROWS_PER_SEGMENT",
+    "PublishedGraph",
+    "SegmentSizes",
+    "WrittenSegments",
+    "check_receipts",
+    "store_at",
+    "write_segments",
+]
 
 ROWS_PER_SEGMENT = 1 << 20
 """A segment that is read whole then takes some hundred megabytes."""
@@ -128,7 +136,7 @@ def write_segments(frame: DataFrame, kind: SegmentKind, tasks: int, build: Graph
         raise min(failures, key=lambda one: one.shard).error()
     _settle(watch, tasks - len(receipts))
     receipts.sort(key=lambda one: one.number)
-    _check(receipts, kind)
+    check_receipts(receipts, kind)
     return WrittenSegments(
         segments=[receipt.segment for receipt in receipts if receipt.segment is not None],
         rows=sum(receipt.rows for receipt in receipts),
@@ -147,7 +155,7 @@ def _settle(watch: Watch, missing: int) -> None:
         watch.accumulator.add(Tally(missing, 0, 0))
 
 
-def _check(receipts: Sequence[SegmentReceipt], kind: SegmentKind) -> None:
+def check_receipts(receipts: Sequence[SegmentReceipt], kind: SegmentKind) -> None:
     """BadRows for keys with two meanings; BuildFailed if a key could be in two segments."""
     clashes = sum(receipt.clashes for receipt in receipts)
     if clashes:
