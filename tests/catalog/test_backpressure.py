@@ -41,6 +41,7 @@ def test_an_append_is_accepted_then_warned_then_rejected_and_accepted_again_when
     assert keys_below(workspace.store, "ledger") == before
     publish_watermark(workspace, 2)
     assert ledger.append(said("late")).warning == LagWarning(domain="catalog", lag=4, hard=6)
+    assert ledger.metrics.snapshot()["pending_lag"] == 4
     publish_watermark(workspace, 7)
     assert ledger.append(said("later")).warning is None
     counted = ledger.metrics.snapshot()
@@ -145,6 +146,19 @@ def test_places_that_were_never_used_reject_nobody(root: ObjectStore, workspace:
     after = workspace.ledger("catalog", limits=LIMITS).append(said("after"))
     assert after.warning is None
     assert after.position == 2 + 60 + 1
+
+
+@in_memory
+def test_what_writers_have_reported_is_known_behind_any_number_of_unused_places(workspace: Workspace) -> None:
+    """C25: the record remembers a written position, not only the newest places."""
+    ledger = workspace.ledger("catalog", limits=LIMITS)
+    for name in ("a", "b", "c", "d", "e", "e"):
+        ledger.append(said(name))
+    for _ in range(20):
+        workspace.ledger("catalog", limits=LIMITS)._counter.take()
+    warning = workspace.ledger("catalog", limits=LIMITS).append(said("late")).warning
+    assert warning is not None
+    assert warning.lag == 5
 
 
 @in_memory

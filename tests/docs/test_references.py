@@ -34,9 +34,9 @@ def defined(path: Path) -> set[str]:
 
 
 def records() -> Iterator[object]:
-    """Every JSON record of the golden files."""
+    """Every JSON record of the golden files. The ledger has a page of its own, and a test beside it."""
     for path in sorted((GOLDEN / "v1").rglob("*")):
-        if path.is_file():
+        if path.is_file() and not path.is_relative_to(GOLDEN / "v1" / "ledger"):
             data = path.read_bytes()
             if data.startswith(b"{"):
                 yield orjson.loads(data)
