@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pyarrow as pa
 from hypothesis import given
@@ -103,6 +104,8 @@ def test_what_one_merge_cut_to_size_is_one_run_and_is_left_alone() -> None:
     assert len(sorted_runs(cut, rows_max=10_000)) == 50
     (group,) = plan_all(cut, rows_max=10_000)
     assert (group.start, len(group.segments)) == (0, 50)
+    (left_over,) = plan_all([replace(cut[0], tombstone_count=1)], rows_max=100)
+    assert left_over.drops_tombstones
     backwards = cut[::-1]
     assert len(sorted_runs(backwards, rows_max=100)) == 50
 
