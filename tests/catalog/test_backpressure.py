@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import orjson
 import pytest
 
 from holdfast.catalog import EventDraft, LagWarning, Limits, Receipt, Workspace
@@ -195,6 +196,27 @@ def test_a_legacy_manifest_says_how_far_an_old_release_has_folded(workspace: Wor
     workspace.store.put_new(mirror, b'{"manifest_id": 3, "position_watermark": 5}')
     assert fill(workspace, 1)[0].warning is None
     workspace.store.delete([mirror])
+
+
+@in_memory
+def test_a_domain_that_is_switched_to_the_legacy_path_says_there_how_far_it_is_folded(workspace: Workspace) -> None:
+    """C25: and by its pointer again, once that is switched back."""
+    fill(workspace, 6)
+    publish_watermark(workspace, 1)
+    ledger = workspace.ledger("catalog", limits=LIMITS)
+    warning = ledger.append(said("a")).warning
+    assert warning is not None
+    assert warning.lag >= 4  # the last event of a writer that has gone may be missing
+    workspace.domain("catalog").switch_publishing("legacy", why="an old reader")
+    publish_watermark(workspace, 6)
+    pointer = orjson.loads(workspace.store.get("manifests/catalog.pointer.json").data)
+    assert pointer["publishing"] == "legacy"
+    fresh = workspace.ledger("catalog", limits=LIMITS)
+    assert fresh.append(said("b")).warning is None
+    workspace.domain("catalog").switch_publishing("pointer", why="done")
+    publish_watermark(workspace, 8)
+    assert workspace.ledger("catalog", limits=LIMITS).append(said("c")).warning is None
+    assert ledger.append(said("d")).warning is None
 
 
 @in_memory

@@ -204,6 +204,7 @@ def test_times_are_said_in_utc_whatever_zone_they_came_in() -> None:
     east = AT.astimezone(timezone(timedelta(hours=5)))
     first, second = (RunStarted(run_id="r", started_at=moment) for moment in (AT, east))
     assert first == second
+    assert second.started_at.tzinfo is UTC
     assert EventDraft(payload=first).key == EventDraft(payload=second).key
 
 
