@@ -114,10 +114,10 @@ class NamespaceDeleted(Payload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceRenamed(Payload):
+class NamespaceRenamed(_NamespaceDescribed):
+    """All that is known of a namespace, and its next name. Its tables are renamed by events of their own."""
+
     TYPE: ClassVar[str] = "namespace.renamed"
-    DOMAIN: ClassVar[str] = "catalog"
-    namespace: str
     new_namespace: str
 
 
@@ -160,11 +160,10 @@ class TableDropped(Payload):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableRenamed(Payload):
+class TableRenamed(_TableDescribed):
+    """All that is known of a table, and its next name: whoever folds this need not have seen what came before."""
+
     TYPE: ClassVar[str] = "table.renamed"
-    DOMAIN: ClassVar[str] = "catalog"
-    namespace: str
-    table: str
     new_namespace: str
     new_table: str
 
