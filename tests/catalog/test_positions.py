@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from holdfast.catalog import Receipt, Workspace
+from holdfast.catalog import Ledger, Receipt, Workspace
 from holdfast.catalog.positions import RECOVERY_GAP, PositionRecord
 from holdfast.chain.ids import ULID_LAST
 from holdfast.errors import BadInput, Conflict, CorruptRecord, LedgerFull, NotFound, UnsupportedFormat
@@ -25,16 +25,30 @@ from tests.chain.publishing import edit, overwrite
 in_memory = pytest.mark.parametrize("store_kind", ["memory"])
 COUNTER = "locks/catalog.positions.json"
 THREADS, PROCESSES, EVENTS = 8, 3, 12
-WAIT_MAX_S = 120
+WAIT_MAX_S = 60
 
 
 def in_threads(work: Callable[[int], None], threads: int = THREADS) -> None:
     started = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(threads)]
     for thread in started:
         thread.start()
-    for thread in started:
+    join(started)
+
+
+def join(threads: list[threading.Thread]) -> None:
+    """All of them end, and nobody waits for one that never does."""
+    for thread in threads:
         thread.join(WAIT_MAX_S)
-    assert not any(thread.is_alive() for thread in started)
+        assert not thread.is_alive()
+
+
+def wait_for(ledger: Ledger, count: int, leader: threading.Thread) -> None:
+    """Until so many callers wait for a swap that the leader makes."""
+    for _ in range(WAIT_MAX_S * 1_000):
+        if len(ledger._counter._waiting) == count:
+            return
+        leader.join(0.001)
+    raise AssertionError(f"not {count} callers wait")
 
 
 def require_rising(receipts: list[Receipt]) -> None:
@@ -86,12 +100,9 @@ def test_callers_that_wait_together_get_one_block(root: MemoryStore, clock: Virt
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS)]
     for thread in threads:
         thread.start()
-    counter = ledger._counter
-    while len(counter._waiting) < THREADS - 1:  # bounded by the test's own time limit: each of them arrives
-        threads[0].join(0.001)
+    wait_for(ledger, THREADS - 1, threads[0])
     together.release()
-    for thread in threads:
-        thread.join(WAIT_MAX_S)
+    join(threads)
     assert len(seen) == 2
     assert ledger.metrics.snapshot()["reservations"] == 2
     assert sorted(receipt.position for receipt in receipts) == list(range(1, THREADS + 1))
@@ -128,11 +139,9 @@ def test_a_thread_that_is_ended_while_it_swaps_for_others_does_not_take_them_alo
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(4)]
     for thread in threads:
         thread.start()
-    while len(ledger._counter._waiting) < 3:
-        threads[0].join(0.001)
+    wait_for(ledger, 3, threads[0])
     ends.release()
-    for thread in threads:
-        thread.join(WAIT_MAX_S)
+    join(threads)
     assert (len(ended), sorted(receipt.position for receipt in receipts)) == (1, [1, 5, 6])
 
 
