@@ -136,6 +136,25 @@ def test_segments_that_both_have_are_not_looked_through(
     assert {operation.key for operation in place.log if operation.key.endswith(".seg")} == {new.path}
 
 
+def test_what_differs_is_in_order(graph: GraphStore) -> None:
+    """G20, G24: nodes by their ids; edges by source, type and target, those that changed as those that came."""
+    ends = ["z", "main", "a", "parse"]
+    keys = [(source, kind, target) for source in ends for kind in ("F", "E") for target in ends]
+    for line in (1, 2):
+        graph.commit(
+            nodes=[Node(semantic_id=id_, type="T", metadata={"line": line}) for id_ in ends],
+            edges=[Edge(source=s, target=t, type=k, file="f", metadata={"line": line}) for s, k, t in keys],
+        )
+    came, changed = diff(graph, 4, 5), diff(graph, 5, 6)
+    assert [node.semantic_id for node in came.added_nodes] == ["a", "z"]
+    assert [change.after.semantic_id for change in changed.changed_nodes] == sorted(ends)
+    assert [(edge.source, edge.type, edge.target) for edge in came.added_edges] == sorted(keys)
+    pairs = [(change.before, change.after) for change in changed.changed_edges]
+    assert [(after.source, after.type, after.target) for _, after in pairs] == sorted(keys)
+    assert [(before.source, before.type, before.target) for before, _ in pairs] == sorted(keys)
+    assert {(*before.metadata.values(), *after.metadata.values()) for before, after in pairs} == {(1, 2)}
+
+
 def test_a_version_that_is_not_there_is_said_so(graph: GraphStore) -> None:
     """G20: bad input."""
     with pytest.raises(SnapshotNotFound):
