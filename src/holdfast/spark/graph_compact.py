@@ -5,9 +5,6 @@ The lock is held meanwhile. Whoever takes it over wins: then the compaction is r
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
-from pyspark import StorageLevel
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Conflict, InvariantViolation
@@ -37,7 +34,7 @@ def compact_graph(
     seen = store.state()
     if not _scattered(seen, sizes):
         return _result(seen, committed=False)
-    with store.building("compact a graph on Spark") as build, ExitStack() as caches:
+    with store.building("compact a graph on Spark") as build:
         state = store.state(build.base.manifest_id)
         tasks = {kind: sizes.tasks(_live(state, kind)) for kind in _scattered(state, sizes)}
         if not tasks:
@@ -45,9 +42,8 @@ def compact_graph(
         written: list[WrittenSegments] = []
         with Watch(spark, sum(tasks.values()), progress) as watch:
             for kind, count in tasks.items():
-                # Held, so that choosing ranges and writing do not both find out what hides what.
-                frame = frame_of(spark, store, state, kind).persist(StorageLevel.MEMORY_AND_DISK)
-                caches.callback(frame.unpersist)
+                # Not cached: files do not change, and a plan that is cached no longer adapts to how little there is.
+                frame = frame_of(spark, store, state, kind)
                 written.append(write_segments(frame, kind, count, build, watch))
                 _check(written[-1], state, kind)
         committed = build.publish(
