@@ -41,19 +41,23 @@ DB_AFTER: list[Row] = [
 def write(path: Path, rows: Sequence[Row]) -> Path:
     """Rows as a file of the format that its name asks for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    texts = [{name: _text(row.get(name)) for name in names} for row in rows]
     if path.name.endswith(".parquet"):
-        pq.write_table(pa.table({name: pa.array([row[name] for row in texts], pa.string()) for name in names}), path)
+        pq.write_table(table(rows), path)
     elif ".csv" in path.name:
         with _opened(path) as stream:
-            writer = csv.DictWriter(stream, names)
+            writer = csv.DictWriter(stream, table(rows).column_names)
             writer.writeheader()
-            writer.writerows(texts)
+            writer.writerows(table(rows).to_pylist())
     else:
         with _opened(path) as stream:
             stream.writelines(json.dumps(row) + "\n" for row in rows)
     return path
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    """Rows as a table of text, with the columns that any of them has."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: pa.array([_text(row.get(name)) for row in rows], pa.string()) for name in names})
 
 
 def _text(value: object) -> str | None:

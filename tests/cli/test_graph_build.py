@@ -13,7 +13,7 @@ from holdfast.cli.graph_write import put_everything
 from holdfast.errors import Conflict
 from holdfast.graph.records import canonical_edges, canonical_nodes
 from holdfast.graph.store import CommitResult, GraphStore
-from tests.cli.graph_data import EDGES, NODES, Row, contents, write
+from tests.cli.graph_data import EDGES, NODES, Row, contents, table, write
 from tests.cli.support import DataSet, Program, environment
 
 FORMATS = ["parquet", "csv", "csv.gz", "jsonl", "ndjson", "jsonl.gz"]
@@ -254,12 +254,3 @@ def built(holdfast: Program, folder: Path, *more: str) -> list[object]:
     words: list[object] = ["graph", "build", folder / "code", "--nodes", nodes, "--edges", edges, *more]
     holdfast(*words)
     return words
-
-
-def table(rows: list[Row]) -> Any:
-    import pyarrow as pa
-
-    from tests.cli.graph_data import _text
-
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: pa.array([_text(row.get(name)) for row in rows], pa.string()) for name in names})

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.graph.store import GraphStore
+from tests.cli.graph_data import DB_AFTER, EDGES, NODES, table, write
 from tests.cli.support import DataSet
 
 __all__ = ["SITUATIONS", "World"]
@@ -74,12 +76,28 @@ def abandoned_run(world: World) -> None:
     world.users.chain.store.put_new(run.artifact_key("part-0"), b"half of it\n")
 
 
+def graph_files(world: World) -> None:
+    """Nodes and edges in CSV files, and no graph yet."""
+    folder = world.users.folder.parent
+    write(folder / "nodes.csv", NODES)
+    write(folder / "edges.csv", EDGES)
+
+
+def code_graph(world: World) -> None:
+    """A graph with two versions that hold something, of which the first is tagged."""
+    store = GraphStore.create(str(world.users.folder.parent / "code"))
+    store.commit(nodes=table(NODES), edges=table(EDGES), tags={"release": "first"})
+    store.replace_files(["src/db.py"], nodes=table(DB_AFTER))
+
+
 SITUATIONS: dict[str | None, Callable[[World], None]] = {
     None: nothing,
     "abandoned run": abandoned_run,
+    "code graph": code_graph,
     "damaged artifact": damaged_artifact,
     "damaged lock": damaged_lock,
     "damaged manifest": damaged_manifest,
     "damaged pointer": damaged_pointer,
+    "graph files": graph_files,
     "missing mirror": missing_mirror,
 }

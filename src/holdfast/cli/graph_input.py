@@ -201,7 +201,7 @@ def _text(value: object, name: str, line: int) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if name == "metadata":
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(value).decode()  # in the order of the file, as Spark reads it
     raise BadInput(f"line {line}: {name!r} should be text, not {value!r}")
 
 
