@@ -88,6 +88,11 @@ class Chain:
         """The pointer as this chain last read or wrote it; None before that. Taking the lock reads it."""
         return self._seen
 
+    def look(self) -> SeenPointer | None:
+        """Read the pointer: what `permit` and `publish` go by from now on. None where nothing was published yet."""
+        self._look()
+        return self._seen
+
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def lock(

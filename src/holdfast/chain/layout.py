@@ -189,6 +189,12 @@ class Layout:
         run with the same id, so a purge that was paused for days can only delete what it meant to."""
         return f"{self.artifact_prefixes[0]}/run_id={check_run_id(run_id)}/attempt={attempt}"
 
+    def run_delta_prefix(self, run_id: str, attempt: str) -> str:
+        """The same for the small recent files of a domain (C21)."""
+        if len(self.artifact_prefixes) < 2:
+            raise BadInput(f"the layout {self.name!r} has no place for deltas; use one of a domain")
+        return f"{self.artifact_prefixes[1]}/run_id={check_run_id(run_id)}/attempt={attempt}"
+
     def artifact_key(self, run_id: str, attempt: str, name: str) -> str:
         return f"{self.run_artifact_prefix(run_id, attempt)}/{name}"
 

@@ -1,7 +1,7 @@
 """Locks that hand out fencing tokens, and permits that only a lock can issue."""
 
 from holdfast.fencing.keepalive import KeepAlive
-from holdfast.fencing.lock import LockGuard, LockRecord, acquire_lock, read_lock
+from holdfast.fencing.lock import LockGuard, LockRecord, acquire_lock, borrow_lock, read_lock
 from holdfast.fencing.permit import PermitIssuer, PublishPermit
 from holdfast.fencing.token import FencingToken
 
@@ -13,5 +13,6 @@ __all__ = [
     "PermitIssuer",
     "PublishPermit",
     "acquire_lock",
+    "borrow_lock",
     "read_lock",
 ]

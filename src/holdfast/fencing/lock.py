@@ -35,7 +35,7 @@ from holdfast.errors import (
 from holdfast.fencing.token import FencingToken, TokenSeal
 from holdfast.storage.objects import RecordStore, Version
 
-__all__ = ["LockGuard", "LockRecord", "acquire_lock", "read_lock"]
+__all__ = ["LockGuard", "LockRecord", "acquire_lock", "borrow_lock", "read_lock"]
 
 ATTEMPTS_MAX = 8
 _log = logging.getLogger("holdfast.lock")
@@ -147,10 +147,32 @@ def acquire_lock(
     )
 
 
+def borrow_lock(store: RecordStore, key: str, *, ticket: str, clock: Clock) -> LockGuard:
+    """Work under a lock that somebody else holds and has sent the ticket of (`LockGuard.ticket`); costs one read.
+
+    LockLost unless the lock is held, now, by whoever got that ticket. What is borrowed is neither extended nor released
+    here: it ends when its holder ends it, and the commit compares its token all the same.
+    """
+    found = _read(store, key)
+    if found is None or f"{found[0].sequence}.{found[0].attempt}" != ticket or not found[0].is_live(clock.now()):
+        raise LockLost(f"the ticket is not that of who holds lock {key!r} now; acquire it again for a new run")
+    return LockGuard(store=store, key=key, record=found[0], version=found[1], clock=clock, is_borrowed=True)
+
+
 class LockGuard:
     """A held lock. A context manager that releases it; `token` is what a publish is made with."""
 
-    def __init__(self, *, store: RecordStore, key: str, record: LockRecord, version: Version, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: RecordStore,
+        key: str,
+        record: LockRecord,
+        version: Version,
+        clock: Clock,
+        is_borrowed: bool = False,
+    ) -> None:
+        self._is_borrowed = is_borrowed
         self._store = store
         self._record = record
         self._version = version
@@ -163,6 +185,11 @@ class LockGuard:
     @property
     def token(self) -> FencingToken:
         return self._token
+
+    @property
+    def ticket(self) -> str:
+        """What another process needs to work under this lock (`borrow_lock`). Whoever has it can: never log it."""
+        return f"{self._record.sequence}.{self._record.attempt}"
 
     @property
     def record(self) -> LockRecord:
@@ -193,13 +220,15 @@ class LockGuard:
         """
         with self._writing:
             self.check()
+            if self._is_borrowed:
+                raise LockLost(f"lock {self.key!r} is borrowed: use the holder's guard to extend it")
             until = max(self._record.expires_at, self._clock.now() + timedelta(seconds=ttl_s))
             self._replace(replace(self._record, expires_at=until))
 
     def release(self) -> None:
         """Write an expired record, so that the next holder need not wait. A lock that was lost is left alone."""
         with self._writing:
-            if self._lost is not None:
+            if self._lost is not None or self._is_borrowed:
                 return
             try:
                 self._replace(replace(self._record, expires_at=min(self._record.acquired_at, self._clock.now())))

@@ -1,0 +1,231 @@
+"""The compactor: folds events that it is told of into a domain's state, and publishes it (C17, C18, C20-C24).
+
+    compactor = Compactor(workspace, "catalog")
+    compactor.compact(paths, ticket=guard.ticket)    # under the lock that the API holds: a change somebody waits for
+    compactor.compact(paths)                         # under its own: what notifications have brought
+
+1. It reads the events at exactly these paths, and the state of the visible manifest. It lists nothing.
+2. What they change is one small file a table more, or a new base once there are many. Events that were folded before
+   change nothing, and then nothing is published.
+3. Keys are of this attempt only, and the manifest is swapped in by the kernel: a crash anywhere leaves the state that
+   was visible, and the next attempt starts from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from holdfast.catalog.domain_state import BASE, DELTA, DomainState, StateFile, encode_table, read_table, state_file
+from holdfast.catalog.event_rows import rows_of
+from holdfast.catalog.events import Event, UnknownEvent
+from holdfast.catalog.fold import fold_table
+from holdfast.catalog.ledger_read import LedgerReader
+from holdfast.catalog.tables import STATE_TABLES, state_table
+from holdfast.catalog.watermark import Watermark
+from holdfast.catalog.workspace import Workspace
+from holdfast.chain import Chain, Committed, Manifest, ManifestDraft, Run, Superseded, Unknown
+from holdfast.errors import BadInput, Conflict, HoldfastError, StoreUnavailable
+from holdfast.fencing import LockGuard, borrow_lock
+from holdfast.storage.capabilities import Reader
+
+__all__ = ["Compaction", "Compactor", "MergeLimits"]
+
+LOCK_TTL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeLimits:
+    """When the deltas of a table become a base again."""
+
+    files_max: int = 16
+    rows_max: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.files_max < 1 or self.rows_max < 1:
+            raise BadInput("deltas are merged by count and by rows; give at least 1 of each")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """What a compaction did. Without any change there is no new snapshot."""
+
+    published: bool
+    snapshot_version: int
+    manifest_id: int | None
+    commit_ulid: str | None
+    watermark: Watermark
+    events: int
+    quarantined: int
+    merged: tuple[str, ...] = ()
+    """Tables whose deltas became a base."""
+
+
+class Compactor:
+    """Publishes one domain. Not for several threads at once; several processes may, and the kernel keeps them apart."""
+
+    def __init__(self, workspace: Workspace, domain: str, *, limits: MergeLimits | None = None) -> None:
+        self._chain: Chain = workspace.domain(domain)
+        self._domain = domain
+        self._events: LedgerReader = workspace.ledger_reader(domain)
+        self._files = Reader(workspace.store)
+        self._limits = limits or MergeLimits()
+        self._read: dict[str, pa.Table] = {}
+        """Files that were read before, by their checksum: they never change."""
+
+    def compact(self, paths: Sequence[str], *, ticket: str | None = None) -> Compaction:
+        """Fold the events at these paths. LockLost if the ticket is not the current holder's; Conflict if another
+        publisher was first: then nothing happened, and telling it again is safe."""
+        events = self._events.read(paths)
+        with self._locked(ticket) as guard:
+            return self._compact(guard, events)
+
+    @contextmanager
+    def _locked(self, ticket: str | None) -> Iterator[LockGuard]:
+        handle, key = self._chain.handle, self._chain.layout.lock_key
+        if ticket is not None:
+            yield borrow_lock(handle.records, key, ticket=ticket, clock=handle.clock)
+            return
+        with self._chain.lock(operation=f"compact {self._domain}", ttl_s=LOCK_TTL_S) as guard:
+            yield guard
+
+    def _compact(self, guard: LockGuard, events: Sequence[Event | UnknownEvent]) -> Compaction:
+        base = self._visible()
+        state = DomainState.of_manifest(self._domain, base)
+        changed = self._changed(state, rows_of(events, domain=self._domain))
+        watermark = _later(state.watermark, events)
+        quarantined = sum(isinstance(event, UnknownEvent) for event in events)
+        if not changed and watermark == state.watermark:
+            return Compaction(
+                published=False,
+                snapshot_version=state.snapshot_version,
+                manifest_id=None if base is None else base.manifest_id,
+                commit_ulid=None if base is None else base.commit_ulid,
+                watermark=watermark,
+                events=len(events),
+                quarantined=quarantined,
+            )
+        run = self._chain.begin_run()
+        try:
+            files, merged = self._write(run, state, changed)
+            after = DomainState(
+                domain=self._domain,
+                files=files,
+                watermark=watermark,
+                snapshot_version=self._next_version(state),
+            )
+            outcome = self._publish(run, guard, after, base)
+        except (HoldfastError, OSError) as error:
+            _give_up(run, error)
+            raise
+        self._forget(files)
+        return Compaction(
+            published=True,
+            snapshot_version=after.snapshot_version,
+            manifest_id=outcome.manifest.manifest_id,
+            commit_ulid=outcome.commit_ulid,
+            watermark=watermark,
+            events=len(events),
+            quarantined=quarantined,
+            merged=merged,
+        )
+
+    def _visible(self) -> Manifest | None:
+        """The manifest that the next permit is for."""
+        seen = self._chain.look()
+        if seen is None:
+            return self._chain.load_current()  # perhaps one of the legacy path
+        return self._chain.load_manifest(self._chain.layout.ref_of(seen.pointer.manifest_path))
+
+    def _next_version(self, state: DomainState) -> int:
+        seen = self._chain.seen
+        return max(state.snapshot_version, 0 if seen is None else seen.pointer.high_water_id) + 1
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def _changed(self, state: DomainState, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+        """The rows that are newer than what is there, by table."""
+        found = {}
+        for name, said in rows.items():
+            spec = state_table(name)
+            delta = fold_table(spec, [said])
+            known = fold_table(spec, [self._table(file) for file in state.files_of(name)])
+            after = fold_table(spec, [known, delta])
+            if not after.equals(known):
+                found[name] = delta
+        return found
+
+    def _table(self, file: StateFile) -> pa.Table:
+        if file.checksum not in self._read:
+            self._read[file.checksum] = read_table(self._files, file)
+        return self._read[file.checksum]
+
+    def _forget(self, files: Sequence[StateFile]) -> None:
+        """What the visible state no longer names is not asked for again."""
+        kept = {file.checksum for file in files}
+        self._read = {checksum: table for checksum, table in self._read.items() if checksum in kept}
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(
+        self, run: Run, state: DomainState, changed: dict[str, pa.Table]
+    ) -> tuple[tuple[StateFile, ...], tuple[str, ...]]:
+        """The files of the next state: those that stay, and those that are written now."""
+        merged = tuple(name for name, delta in changed.items() if self._is_due(state.files_of(name), delta))
+        files = [file for file in state.files if file.table not in merged]
+        layout, attempt = self._chain.layout, run.record.attempt
+        deltas = layout.run_delta_prefix(run.run_id, attempt)
+        if len(merged) < len(changed):
+            run.claim(deltas)
+        for name, delta in changed.items():
+            spec = STATE_TABLES[name]
+            if name in merged:
+                rows = fold_table(spec, [*(self._table(file) for file in state.files_of(name)), delta])
+                path, level = run.artifact_key(f"{name}.parquet"), BASE
+            else:
+                rows, path, level = delta, f"{deltas}/{name}.parquet", DELTA
+            data = encode_table(rows)
+            self._chain.store.upload(path, [data])
+            file = state_file(spec, level, path, rows, data)
+            self._read[file.checksum] = rows
+            files.append(file)
+        return tuple(files), merged
+
+    def _is_due(self, files: Sequence[StateFile], delta: pa.Table) -> bool:
+        deltas = [file for file in files if file.level == DELTA]
+        rows = sum(file.row_count for file in deltas) + len(delta)
+        return len(deltas) + 1 > self._limits.files_max or rows > self._limits.rows_max
+
+    def _publish(self, run: Run, guard: LockGuard, state: DomainState, base: Manifest | None) -> Committed:
+        draft = ManifestDraft(artifacts=tuple(file.to_artifact() for file in state.files), payload=state.payload())
+        permit = self._chain.permit(guard)
+        outcome = self._chain.publish(draft, run=run, permit=permit, why="compacted", base=base)
+        match outcome:
+            case Committed():
+                return outcome
+            case Superseded(winner=winner):
+                raise Conflict(f"another compactor published first ({winner}); nothing was lost: tell it again")
+            case Unknown(commit_ulid=ulid, reason=reason):
+                raise StoreUnavailable(
+                    f"whether the commit happened is not known yet ({reason}); telling it again is safe ({ulid})"
+                )
+
+
+def _later(watermark: Watermark, events: Sequence[Event | UnknownEvent]) -> Watermark:
+    """The highest position that is folded, and its event."""
+    places = [(event.position or 0, event.event_id) for event in events]
+    position, event_id = max(places, default=(0, ""))
+    return Watermark(position=position, event_id=event_id) if position > watermark.position else watermark
+
+
+def _give_up(run: Run, error: BaseException) -> None:
+    """Tell the collector that it need not wait; an outcome that nobody knows is left to the lease."""
+    if isinstance(error, StoreUnavailable):
+        return
+    try:
+        run.fail(f"{type(error).__name__}: {error}"[:500])
+    except HoldfastError:
+        return

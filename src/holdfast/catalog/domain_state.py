@@ -1,0 +1,175 @@
+"""A domain's state as files: for each table a base and small deltas on top of it, in Parquet (C1, C6, C21).
+
+A change costs what it changes: it is one delta more. Reading folds the base and its deltas, which gives the same
+whatever was merged when. State that is missing or damaged stops whoever needs it: a table is never taken for empty
+because it could not be read (C22).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from holdfast.catalog.fold import fold_table
+from holdfast.catalog.tables import POSITION, STATE_TABLES, TableSpec, domain_tables, state_table
+from holdfast.catalog.watermark import EVENT_WATERMARK, POSITION_WATERMARK, Watermark
+from holdfast.chain import Artifact, Manifest
+from holdfast.codec import Fields, Json
+from holdfast.errors import CorruptRecord, CorruptShard, ObjectNotFound
+from holdfast.storage.capabilities import Reader
+
+__all__ = ["BASE", "DELTA", "DomainState", "StateFile", "encode_table", "read_table", "state_file"]
+
+BASE, DELTA = "base", "delta"
+_VERSION = "snapshot_version"
+_TOTALS = "totals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    """One Parquet file of a table."""
+
+    table: str
+    level: str
+    """`base`, or `delta`: newer than the base, though perhaps with older rows in it."""
+    path: str
+    byte_size: int
+    row_count: int
+    checksum: str
+    first_position: int
+    last_position: int
+
+    def to_artifact(self) -> Artifact:
+        return Artifact(
+            path=self.path,
+            byte_size=self.byte_size,
+            row_count=self.row_count,
+            checksum=self.checksum,
+            detail={
+                "table": self.table,
+                "level": self.level,
+                "first_position": self.first_position,
+                "last_position": self.last_position,
+            },
+        )
+
+    @classmethod
+    def of_artifact(cls, artifact: Artifact) -> StateFile:
+        fields = Fields(artifact.detail, key=artifact.path)
+        table, level = fields.text("table"), fields.text("level")
+        if table not in STATE_TABLES or level not in {BASE, DELTA}:
+            raise CorruptRecord(
+                artifact.path, f"it is a {level!r} of a table {table!r}, which this release does not know"
+            )
+        return cls(
+            table=table,
+            level=level,
+            path=artifact.path,
+            byte_size=artifact.byte_size,
+            row_count=artifact.row_count,
+            checksum=artifact.checksum,
+            first_position=fields.number("first_position"),
+            last_position=fields.number("last_position"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainState:
+    """The files of one snapshot of a domain, and how far its ledger is folded into them."""
+
+    domain: str
+    files: tuple[StateFile, ...] = ()
+    watermark: Watermark = field(default_factory=Watermark)
+    snapshot_version: int = 0
+    """Which state this is; it never falls, not even when a rollback made an older one visible in between."""
+
+    @classmethod
+    def of_manifest(cls, domain: str, manifest: Manifest | None) -> DomainState:
+        """What a manifest names; nothing at all before the first."""
+        if manifest is None:
+            return cls(domain=domain)
+        where = f"manifest {manifest.manifest_id}"
+        files = tuple(StateFile.of_artifact(artifact) for artifact in manifest.artifacts)
+        for file in files:
+            if STATE_TABLES[file.table].domain != domain:
+                raise CorruptRecord(where, f"it names a file of {file.table!r}, which is not of the {domain} domain")
+        bases = [file.table for file in files if file.level == BASE]
+        if len(set(bases)) < len(bases):
+            raise CorruptRecord(where, "a table has two bases")
+        version = manifest.payload.get(_VERSION, 0)
+        if type(version) is not int:
+            raise CorruptRecord(where, f"field {_VERSION!r} should be a whole number")
+        mark = Watermark.of(manifest.payload, key=where)
+        return cls(domain=domain, files=files, watermark=mark, snapshot_version=version)
+
+    def payload(self) -> Json:
+        """What the manifest says besides its artifacts."""
+        return {
+            _VERSION: self.snapshot_version,
+            POSITION_WATERMARK: self.watermark.position,
+            EVENT_WATERMARK: self.watermark.event_id,
+            _TOTALS: {
+                "files": len(self.files),
+                "rows": sum(file.row_count for file in self.files),
+                "bytes": sum(file.byte_size for file in self.files),
+            },
+        }
+
+    def files_of(self, table: str) -> list[StateFile]:
+        return [file for file in self.files if file.table == table]
+
+    def read(self, store: Reader, tables: Iterable[str] | None = None) -> dict[str, pa.Table]:
+        """Tables, folded; all of the domain's if none are named."""
+        names = [spec.name for spec in domain_tables(self.domain)] if tables is None else list(tables)
+        return {
+            name: fold_table(state_table(name), [read_table(store, file) for file in self.files_of(name)])
+            for name in names
+        }
+
+
+def encode_table(table: pa.Table) -> bytes:
+    """A table as a file."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def state_file(spec: TableSpec, level: str, path: str, table: pa.Table, data: bytes) -> StateFile:
+    """What a manifest will say about a file of rows."""
+    span = pc.min_max(table.column(POSITION)).as_py()
+    return StateFile(
+        table=spec.name,
+        level=level,
+        path=path,
+        byte_size=len(data),
+        row_count=len(table),
+        checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
+        first_position=span["min"],
+        last_position=span["max"],
+    )
+
+
+def read_table(store: Reader, file: StateFile) -> pa.Table:
+    """The rows of a file, once its bytes are what was written; CorruptShard otherwise."""
+    try:
+        data = store.get(file.path).data
+    except ObjectNotFound:
+        raise CorruptShard(file.path, "it is missing") from None
+    found = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    if found != file.checksum:
+        raise CorruptShard(file.path, f"its checksum is {found}, not {file.checksum}")
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptShard(file.path, f"it is no table: {error}") from None
+    schema = state_table(file.table).schema
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, KeyError) as error:
+        raise CorruptShard(file.path, f"it has not the columns of {file.table!r}: {error}") from None
