@@ -141,8 +141,9 @@ class Compactor:
         return self._chain.load_manifest(self._chain.layout.ref_of(seen.pointer.manifest_path))
 
     def _next_version(self, state: DomainState) -> int:
-        seen = self._chain.seen
-        return max(state.snapshot_version, 0 if seen is None else seen.pointer.high_water_id) + 1
+        """Above every one that was ever published, also those that a rollback has left."""
+        seen, first = self._chain.seen, self._chain.layout.first_id
+        return max(state.snapshot_version, 0 if seen is None else seen.pointer.high_water_id - first + 1) + 1
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
