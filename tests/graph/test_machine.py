@@ -49,10 +49,9 @@ edges = st.builds(
 )
 some_nodes = st.lists(nodes, max_size=5, unique_by=lambda node: node.semantic_id)
 some_edges = st.lists(edges, max_size=6, unique_by=key_of)
-some_ids = st.frozensets(ids, max_size=2)
-some_keys = st.frozensets(st.tuples(ids, st.sampled_from(EDGE_TYPES), ids), max_size=4)
 dangling_ways = st.sampled_from(["keep", "keep", "refuse"])
 picks = st.integers(min_value=0, max_value=30)
+few_picks = st.sets(picks, min_size=1, max_size=2)
 names = st.sampled_from(["red", "green"])
 
 
@@ -93,8 +92,8 @@ class GraphMachine(RuleBasedStateMachine):
         finally:
             self.stack.close()
 
-    @initialize(in_memory=st.booleans())
-    def begin(self, in_memory: bool) -> None:
+    @initialize(in_memory=st.booleans(), put=some_nodes, put_edges=some_edges)
+    def begin(self, in_memory: bool, put: list[Node], put_edges: list[Edge]) -> None:
         self.place: ObjectStore = (
             MemoryStore()
             if in_memory
@@ -103,6 +102,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.store = GraphStore.create(self.place, clock=self.clock, randomness=self.randomness)
         self.current = Version(1, Paper())
         self.history.append(self.current)
+        self._commit(put, put_edges, set(), set(), "keep")
 
     def _open(self, place: ObjectStore | None = None) -> GraphStore:
         return GraphStore.open(place or self.place, clock=self.clock, randomness=self.randomness)
@@ -119,17 +119,23 @@ class GraphMachine(RuleBasedStateMachine):
 
     # -- what is done --------------------------------------------------------------------------------------------------
 
-    @rule(put=some_nodes, put_edges=some_edges, gone=some_ids, gone_edges=some_keys, dangling=dangling_ways)
-    def commit(
-        self,
-        put: list[Node],
-        put_edges: list[Edge],
-        gone: frozenset[str],
-        gone_edges: frozenset[EdgeKey],
-        dangling: str,
+    @rule(put=some_nodes, put_edges=some_edges, few=few_picks, few_edges=few_picks, dangling=dangling_ways)
+    def commit(self, put: list[Node], put_edges: list[Edge], few: set[int], few_edges: set[int], dangling: str) -> None:
+        nodes_there, edges_there = sorted(self.current.paper.nodes), sorted(self.current.paper.edges)
+        gone = {nodes_there[pick % len(nodes_there)] for pick in few if nodes_there}
+        gone_edges = {edges_there[pick % len(edges_there)] for pick in few_edges if edges_there}
+        self._commit(put, put_edges, gone, gone_edges, dangling)
+
+    @rule(few=few_picks, everything=st.booleans())
+    def remove_and_compact(self, few: set[int], everything: bool) -> None:
+        """What is gone stays gone: a pair of steps that chance alone seldom brings together."""
+        self.commit([], [], few, set(), "keep")
+        self.compact(everything, 2, 3)
+
+    def _commit(
+        self, put: list[Node], put_edges: list[Edge], gone: set[str], gone_edges: set[EdgeKey], dangling: str
     ) -> None:
         before = self.current.paper
-        gone, gone_edges = gone & before.nodes.keys(), gone_edges & before.edges.keys()
         after = before.changed(put, put_edges, remove_nodes=gone, remove_edges=gone_edges)
 
         def act(store: GraphStore) -> CommitResult:
@@ -331,4 +337,4 @@ class GraphMachine(RuleBasedStateMachine):
 
 
 TestGraphMachine = GraphMachine.TestCase
-TestGraphMachine.settings = settings(max_examples=25, stateful_step_count=18, deadline=None)
+TestGraphMachine.settings = settings(max_examples=22, stateful_step_count=18, deadline=None)
