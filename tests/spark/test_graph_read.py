@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,16 @@ def test_nothing_is_compared_where_nothing_can_be_hidden(spark: SparkSession, gr
 @pytest.mark.parametrize("folder", ["plain", "with space", "100%25", "a[b]*{c}", "ü"])
 def test_any_folder_can_be_read(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     """G24: by Spark's own reader, or by the store's where Spark would take the name for a pattern."""
-    store = GraphStore.create(LocalStore(tmp_path / folder / "graph", durable=False))
-    store.commit(nodes=NODES, edges=EDGES)
-    store.commit(remove_nodes=["n003"], dangling="keep")
-    if "*" in folder:  # what the pattern would find instead
-        other = GraphStore.create(LocalStore(tmp_path / "abxc" / "graph", durable=False))
-        other.commit(nodes=[Node(semantic_id="wrong", type="T")])
+
+    def made(name: str, type_: str) -> GraphStore:
+        store = GraphStore.create(LocalStore(tmp_path / name / "graph", durable=False))
+        store.commit(nodes=[replace(one, type=type_) for one in NODES], edges=EDGES)
+        store.commit(remove_nodes=["n003"], dangling="keep")
+        return store
+
+    store = made(folder, "right")
+    if "*" in folder:
+        made("abxc", "wrong")  # what the pattern would find instead, under the same names
 
     nodes, edges = read_graph(spark, store)
 
