@@ -8,7 +8,8 @@
     │   ├── BadRows              rows with null, duplicate or oversized keys: nothing was published
     │   ├── WrongKeyType         the key is not of the data set's key type
     │   ├── UnknownShard         the data set has no shard of this number
-    │   └── ReaderClosed
+    │   ├── ReaderClosed
+    │   └── LimitReached         the answer would be larger, or take longer, than was allowed
     ├── NotFound                 the thing asked for is not there
     │   ├── ObjectNotFound
     │   ├── SnapshotNotFound
@@ -59,6 +60,7 @@ __all__ = [
     "InvalidKey",
     "InvariantViolation",
     "LedgerFull",
+    "LimitReached",
     "LockHeld",
     "LockLost",
     "NotAChain",
@@ -120,6 +122,10 @@ class UnknownShard(BadInput):
 
 class ReaderClosed(BadInput):
     """The reader was closed before this call. Open a new one."""
+
+
+class LimitReached(BadInput):
+    """The answer is larger, or takes longer, than the question may. Use a smaller question, or a higher limit."""
 
 
 class NotFound(HoldfastError):
