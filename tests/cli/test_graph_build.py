@@ -76,9 +76,12 @@ def test_a_build_is_the_whole_graph_and_with_add_it_is_more(holdfast: Program, t
 
 
 def test_records_of_no_file_belong_to_the_whole_too(holdfast: Program, tmp_path: Path) -> None:
-    """Nodes without a file, and edges from nowhere, leave like all others."""
+    """Nodes without a file, edges from nowhere, and edges of a file that has nothing else leave like all others."""
     nodes = write(tmp_path / "a.csv", [{"semantic_id": "loose", "type": "T"}])
-    edges = write(tmp_path / "b.csv", [{"source": "nobody", "target": "loose", "type": "E"}])
+    nowhere = {"source": "nobody", "target": "loose", "type": "E"}
+    edges = write(
+        tmp_path / "b.csv", [nowhere, {"source": "loose", "target": "loose", "type": "E", "file": "edges.py"}]
+    )
     place = tmp_path / "code"
     holdfast("graph", "build", place, "--nodes", nodes, "--edges", edges, "--dangling", "keep")
     other = write(tmp_path / "c.csv", [{"semantic_id": "other", "type": "T"}])

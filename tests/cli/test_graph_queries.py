@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,9 @@ def test_every_question_may_be_put_to_every_version(holdfast: Program, code: Pat
     assert asked() == 3
     assert [asked("--version", number) for number in (2, 3)] == [2, 3]
     assert asked("--tag", "release=first") == 2
-    assert asked("--at", store.find(version=2).at.isoformat()) == 2
+    moment = store.find(version=2).at
+    assert asked("--at", moment.isoformat()) == asked("--at", moment.replace(tzinfo=None).isoformat()) == 2
+    assert asked("--at", moment.astimezone(timezone(timedelta(hours=9))).isoformat()) == 2
     store.chain.rollback()
     assert asked() == 2
     assert asked("--version", 3) == 3

@@ -14,6 +14,9 @@ from holdfast.errors import BadInput
 
 __all__ = ["frame_of", "spark_session"]
 
+# An object in JSON lines becomes text without spaces, as it does without Spark: the same file makes the same records.
+_SETTINGS = {"spark.sql.json.enableExactStringParsing": "false"}
+
 # Spark's own types stay in `holdfast.spark`: every command starts without it.
 SparkSession = Any
 DataFrame = Any
@@ -27,7 +30,7 @@ def spark_session() -> Iterator[SparkSession]:
     except ImportError as error:
         raise BadInput(f"--spark needs PySpark ({error}); install holdfast[spark], or leave --spark out") from None
     with _silent_children():
-        spark = local_spark()
+        spark = local_spark(settings=_SETTINGS)
     try:
         yield spark
     finally:
