@@ -11,6 +11,7 @@ from holdfast.catalog.domain_state import DomainState
 from holdfast.catalog.fold import alive
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain import DOMAINS, Manifest
+from holdfast.errors import NotAChain, SnapshotNotFound
 from holdfast.storage.capabilities import Reader
 
 __all__ = ["commits_table", "read_state", "read_tables"]
@@ -37,10 +38,16 @@ def read_state(
 ) -> tuple[DomainState, Manifest | None]:
     """The state of a domain: what is visible, a snapshot by its name, or what was visible at a time."""
     chain = workspace.domain(domain)
+    manifest: Manifest | None = None
     if ref is None and at is None:
         manifest = chain.load_current()
     else:
-        manifest = chain.load_manifest(chain.layout.ref_of(chain.find(ref=ref, at=at).manifest_path))
+        try:
+            manifest = chain.load_manifest(chain.layout.ref_of(chain.find(ref=ref, at=at).manifest_path))
+        except (NotAChain, SnapshotNotFound):
+            if ref is not None:
+                raise
+            # At a time before the first snapshot nothing was known.
     return DomainState.of_manifest(domain, manifest), manifest
 
 

@@ -1,0 +1,166 @@
+"""Lineage: what a thing was made from, and what was made from it, to any depth, at any snapshot (C28).
+
+    upstream(workspace, "orders", depth=3).to_pylist()
+
+Two sources say the same kind of thing and are asked together: edges that somebody reported, and the input snapshots
+that every published data set pins in its own manifest. Whole frontiers are followed at once over Arrow columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.catalog.reading import read_tables
+from holdfast.catalog.system_tables import SYSTEM_TABLES
+from holdfast.catalog.workspace import Workspace
+from holdfast.errors import BadInput
+
+__all__ = ["LineageGraph", "downstream", "load_lineage", "upstream"]
+
+DEPTH_DEFAULT = 1
+_ENDS = ("source", "target")
+_EDGE = pa.schema(
+    [
+        ("source", pa.string()),
+        ("target", pa.string()),
+        ("source_column", pa.string()),
+        ("target_column", pa.string()),
+        ("source_snapshot", pa.string()),
+        ("target_snapshot", pa.string()),
+        ("kind", pa.string()),
+        ("run_id", pa.string()),
+    ]
+)
+_FOUND = pa.schema([("depth", pa.int32()), *_EDGE])
+PINNED = "pinned"
+"""The kind of an edge that a manifest says."""
+
+
+def upstream(
+    workspace: Workspace,
+    name: str,
+    *,
+    column: str | None = None,
+    snapshot: str | None = None,
+    depth: int | None = DEPTH_DEFAULT,
+    at: datetime | None = None,
+) -> pa.Table:
+    """The edges by which a thing, or one column of it, or one snapshot of it, was made; nearest first."""
+    return load_lineage(workspace, at=at).walk(name, "target", column=column, snapshot=snapshot, depth=depth)
+
+
+def downstream(
+    workspace: Workspace,
+    name: str,
+    *,
+    column: str | None = None,
+    snapshot: str | None = None,
+    depth: int | None = DEPTH_DEFAULT,
+    at: datetime | None = None,
+) -> pa.Table:
+    """The edges by which other things were made from it; nearest first."""
+    return load_lineage(workspace, at=at).walk(name, "source", column=column, snapshot=snapshot, depth=depth)
+
+
+def load_lineage(workspace: Workspace, *, at: datetime | None = None) -> LineageGraph:
+    """All edges that are there, now or at a time."""
+    reported = read_tables(workspace, "lineage", ["edges"], at=at)["edges"].select(_EDGE.names).cast(_EDGE)
+    snapshots = read_tables(workspace, "catalog", ["snapshots"], at=at)
+    return LineageGraph(edges=pa.concat_tables([reported, _pinned(snapshots)]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageGraph:
+    """Edges, asked many times."""
+
+    edges: pa.Table
+
+    def walk(
+        self,
+        name: str,
+        end: str,
+        *,
+        column: str | None = None,
+        snapshot: str | None = None,
+        depth: int | None = DEPTH_DEFAULT,
+    ) -> pa.Table:
+        """Follow edges from `name`, which is their `end`: `target` goes upstream, `source` downstream.
+
+        Each edge is listed once, at the depth at which it is first met. With a column only edges between columns are
+        followed. A snapshot chooses the first edges; from there on each edge says which snapshot it came from.
+        """
+        if end not in _ENDS:
+            raise BadInput(f"lineage goes from a source or a target, not {end!r}")
+        if depth is not None and depth < 1:
+            raise BadInput(f"a depth of {depth} leads nowhere; give 1 or more, or none for all")
+        other = _ENDS[1 - _ENDS.index(end)]
+        left = self.edges
+        if column is not None:
+            by_column = [pc.not_equal(left[f"{one}_column"], "") for one in _ENDS]
+            left = left.filter(pc.and_(*by_column))
+        keys = [end, f"{end}_column"] if column is not None else [end]
+        first = pc.equal(left[end], name)
+        if column is not None:
+            first = pc.and_(first, pc.equal(left[f"{end}_column"], column))
+        if snapshot is not None:
+            first = pc.and_(first, pc.equal(left[f"{end}_snapshot"], snapshot))
+        found: list[pa.Table] = [_FOUND.empty_table()]
+        level = 1
+        while depth is None or level <= depth:
+            met = left.filter(first)
+            if not len(met):
+                break
+            found.append(met.add_column(0, _FOUND.field("depth"), pa.array([level] * len(met), pa.int32())))
+            left = left.filter(pc.invert(first))
+            first = _starts_at(left, keys, met, other)
+            level += 1
+        return pa.concat_tables(found).sort_by([("depth", "ascending"), *((key, "ascending") for key in _EDGE.names)])
+
+
+def _starts_at(left: pa.Table, keys: list[str], met: pa.Table, other: str) -> pa.ChunkedArray:
+    """Which edges go on from where some have led, at the same snapshot where both say one."""
+    names = [other, *(f"{other}_column" for _ in keys[1:])]
+    wanted = _joined(met, [*names, f"{other}_snapshot"])
+    exact = pc.is_in(_joined(left, [*keys, f"{keys[0]}_snapshot"]), value_set=wanted)
+    any_snapshot = met.filter(pc.equal(met[f"{other}_snapshot"], ""))
+    loose = pc.is_in(_joined(left, keys), value_set=_joined(any_snapshot, names))
+    at_any = pc.is_in(_joined(left, keys), value_set=_joined(met, names))
+    unsaid = pc.and_(pc.equal(left[f"{keys[0]}_snapshot"], ""), at_any)
+    return pc.or_(pc.or_(exact, loose), unsaid)
+
+
+def _joined(table: pa.Table, names: list[str]) -> pa.Array:
+    """Several texts as one. Names have no control characters, so what separates them cannot be in them."""
+    columns = [table[name].combine_chunks() for name in names]
+    parts = [column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks) for column in columns]
+    return pc.binary_join_element_wise(*parts, "\x00")
+
+
+def _pinned(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The inputs of every published snapshot, as edges between data sets."""
+    inputs = SYSTEM_TABLES["inputs"].make(tables)
+    if not len(inputs):
+        return _EDGE.empty_table()
+    known = tables["snapshots"].select(["chain", "dataset"]).group_by(["chain"]).aggregate([("dataset", "max")])
+    place = pc.index_in(inputs["chain"], value_set=known["chain"].combine_chunks())
+    names = known["dataset_max"].combine_chunks().take(place.combine_chunks())
+    source = pc.coalesce(names, inputs["chain"].combine_chunks())  # a chain outside of the workspace is its own name
+    empty = pa.array([""] * len(inputs))
+    return pa.table(
+        [
+            source,
+            inputs["dataset"],
+            empty,
+            empty,
+            inputs["manifest_id"].cast(pa.string()),
+            inputs["built_manifest_id"].cast(pa.string()),
+            pa.array([PINNED] * len(inputs)),
+            empty,
+        ],
+        schema=_EDGE,
+    )
