@@ -42,9 +42,7 @@ def edges(*pairs: str) -> p.LineageEdgesAdded:
     made = []
     for pair in pairs:
         (source, _, one), (target, _, other) = (side.partition(".") for side in pair.split(">"))
-        made.append(
-            p.Edge(source=source, target=target, source_column=one or None, target_column=other or None, **more)
-        )
+        made.append(p.Edge(source=source, target=target, source_column=one or None, target_column=other or None))
     return p.LineageEdgesAdded(edges=tuple(made))
 
 
