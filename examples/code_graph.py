@@ -1,7 +1,7 @@
 """The code graph of Python's own standard library: built on Spark, asked, changed, compared, taken back.
 
     python examples/code_graph.py                               # the whole library
-    python examples/code_graph.py --packages json email         # some packages of it
+    python examples/code_graph.py --packages json email         # some packages of it; these two always
     python examples/code_graph.py --files 100 --directory ./g   # the first files only, in a place of your choice
 
 Nodes are modules, classes, functions and methods; edges say CONTAINS, CALLS and IMPORTS_FROM. Each file is parsed by
@@ -58,6 +58,7 @@ FACTS = pa.schema(
 LEFT_OUT = {"__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test"}
 RENAMED = ("email/utils.py", "parsedate_to_datetime", "parse_date")
 ADDED = ("json/tool.py", "\n\ndef count_keys(text):\n    return len(json.loads(text))\n")
+STORY = {"email", "json"}  # always there: the story is about them
 OLD_ID = "email.utils:parsedate_to_datetime"
 
 
@@ -270,13 +271,16 @@ def copy_sources(checkout: Path, packages: Sequence[str], files_max: int | None)
     for folder, inside, names in os.walk(root):
         inside[:] = [name for name in inside if name not in LEFT_OUT]
         found += [(Path(folder) / name).relative_to(root).as_posix() for name in names if name.endswith(".py")]
-    chosen = [one for one in sorted(found) if not packages or one.removesuffix(".py").split("/")[0] in packages]
-    needed = [file for file, *_ in (RENAMED, ADDED)]
-    chosen = sorted({*(chosen if files_max is None else chosen[:files_max]), *needed})
+    chosen = [one for one in sorted(found) if not packages or _package(one) in packages][:files_max]
+    chosen = sorted({*chosen, *(one for one in found if _package(one) in STORY)})
     for file in chosen:
         (checkout / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / file, checkout / file)
     return chosen
+
+
+def _package(file: str) -> str:
+    return file.removesuffix(".py").partition("/")[0]
 
 
 def change_sources(checkout: Path) -> list[str]:
@@ -294,6 +298,10 @@ def change_sources(checkout: Path) -> list[str]:
 
 def note(text: str) -> None:
     print(f"    {text}", flush=True)
+
+
+def question(text: str) -> None:
+    print(f"\n    {text}", flush=True)
 
 
 def command(*words: str, expected: int = 0) -> None:
@@ -324,12 +332,12 @@ def build(spark: SparkSession, folder: Path, files: Sequence[str], place: str) -
 def ask(place: str) -> None:
     """What one wants to know before touching a function."""
     command("graph", "nodes", place, OLD_ID)
-    note("Who calls it?")
+    question("Who calls it?")
     command("graph", "neighbors", place, OLD_ID, "--direction", "in", "--type", "CALLS")
-    note("Which files depend on the one it is in, and which on json's decoder?")
+    question("Which files depend on the one it is in, and which on json's decoder?")
     command("graph", "dependents", place, RENAMED[0], "--limit", "10")
     command("graph", "dependents", place, "json/decoder.py", "--type", "IMPORTS_FROM", "--limit", "10")
-    note("How does one get from a function of email to the end of its parser?")
+    question("How does one get from a function of email to the end of its parser?")
     command("graph", "path", place, "email:message_from_file", "email.feedparser:FeedParser.close")
 
 
@@ -411,8 +419,8 @@ def silent_children() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--directory", type=Path, help="where to put it; a new temporary directory if not given")
-    parser.add_argument("--packages", nargs="+", default=[], metavar="NAME", help="only these packages and modules")
-    parser.add_argument("--files", type=int, metavar="N", help="only so many files")
+    parser.add_argument("--packages", nargs="+", default=[], metavar="NAME", help="only these, beside email and json")
+    parser.add_argument("--files", type=int, metavar="N", help="only so many files, beside those of email and json")
     chosen = parser.parse_args(arguments)
     folder: Path = chosen.directory or Path(tempfile.mkdtemp(prefix="holdfast-code-graph-"))
     if folder.exists() and any(folder.iterdir()):
