@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.errors import BadInput, BadRows
 from holdfast.graph.differences import Counts, Report, compare, names_of_edges
 from holdfast.graph.encoding import encode_edges, encoded_column, texts_of
-from holdfast.graph.records import SAMPLES_MAX, canonical_edges, canonical_nodes, edge_schema, node_schema
+from holdfast.graph.records import SAMPLES_MAX, Edge, Node, canonical_edges, canonical_nodes, edge_schema, node_schema
 from holdfast.graph.segment import sorted_edges, sorted_nodes
 from holdfast.graph.view import GraphView, edge_key, node_key, without
 
@@ -45,11 +46,11 @@ class Changes:
 def plan_changes(
     view: GraphView,
     *,
-    nodes: pa.Table | None = None,
-    edges: pa.Table | None = None,
+    nodes: pa.Table | Sequence[Node] | None = None,
+    edges: pa.Table | Sequence[Edge] | None = None,
     files: pa.Array | None = None,
     remove_nodes: pa.Array | None = None,
-    remove_edges: pa.Table | None = None,
+    remove_edges: pa.Table | Sequence[Edge] | None = None,
     dangling: str = "refuse",
 ) -> Changes:
     """What it takes to bring the graph there.
@@ -59,17 +60,18 @@ def plan_changes(
     """
     if dangling not in {"refuse", "keep"}:
         raise BadInput(f"dangling={dangling!r}: use refuse or keep")
-    put_nodes = canonical_nodes(node_schema().empty_table() if nodes is None else nodes)
-    put_edges = encode_edges(canonical_edges(edge_schema().empty_table() if edges is None else edges))
+    put_nodes = node_schema().empty_table() if nodes is None else canonical_nodes(nodes)
+    put_edges = encode_edges(edge_schema().empty_table() if edges is None else canonical_edges(edges))
     put_ids = node_key(put_nodes)
     put_edges = _with_files(put_edges, put_nodes, put_ids, view)
     if files is not None:
         _check_files(put_nodes, put_edges, files)
-    node_changes = compare("nodes", put_nodes, view.nodes_by_id(put_ids), _nodes_to_go(view, files, remove_nodes))
-    sources = texts_of(put_edges, "source")
-    edge_changes = compare(
-        "edges", put_edges, view.edges_by_source(sources), _edges_to_go(view, files, remove_nodes, remove_edges)
-    )
+    nodes_to_go = _nodes_to_go(view, files, remove_nodes)
+    edges_to_go = _edges_to_go(view, files, remove_nodes, remove_edges)
+    known_nodes = _not_yet_known(put_ids, node_key(nodes_to_go), view.nodes_by_id)
+    known_edges = _edges_with_keys_of(put_edges, edges_to_go, view)
+    node_changes = compare("nodes", put_nodes, known_nodes, nodes_to_go)
+    edge_changes = compare("edges", put_edges, known_edges, edges_to_go)
     if dangling == "refuse":
         _check_ends(view, put_ids, put_edges, node_changes.leaving, edge_changes.leaving)
     return Changes(
@@ -100,7 +102,10 @@ def _nodes_to_go(view: GraphView, files: pa.Array | None, remove: pa.Array | Non
 
 
 def _edges_to_go(
-    view: GraphView, files: pa.Array | None, remove_nodes: pa.Array | None, remove_edges: pa.Table | None
+    view: GraphView,
+    files: pa.Array | None,
+    remove_nodes: pa.Array | None,
+    remove_edges: pa.Table | Sequence[Edge] | None,
 ) -> pa.Table:
     parts = [edge_schema().empty_table()]
     if files is not None and len(files):
@@ -116,6 +121,20 @@ def _edges_to_go(
             raise BadInput(f"edges to remove that are not there: {names_of_edges(missing)}")
         parts.append(found)
     return parts[-1] if len(parts) < 3 else pa.concat_tables(parts)
+
+
+def _not_yet_known(ids: pa.Array, known: pa.Array, ask: Callable[[pa.Array], pa.Table]) -> pa.Table:
+    """What is there under these ids and was not found already: when a file is replaced, that is mostly nothing."""
+    left = ids.filter(pc.invert(pc.is_in(ids, value_set=known))) if len(known) else ids
+    return ask(left)
+
+
+def _edges_with_keys_of(put: pa.Table, known: pa.Table, view: GraphView) -> pa.Table:
+    """All edges that are there with the key of one that is put, except those already known."""
+    if len(known):
+        keys = edge_key(put)
+        put = put.filter(pc.invert(pc.is_in(keys, value_set=edge_key(known))))
+    return view.edges_by_source(texts_of(put, "source") if len(put) else pa.array([], pa.string()))
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from holdfast.graph.changes import Changes, plan_changes
 from holdfast.graph.direct import DirectGraph
 from holdfast.graph.loading import load_arrays
 from holdfast.graph.publishing import GraphBuild, NewSegment, Note, Publisher
-from holdfast.graph.records import Edge, Node, canonical_edges, canonical_nodes
+from holdfast.graph.records import Edge, Node
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, read_segment
 from holdfast.graph.segments_view import SegmentsView
 from holdfast.graph.snapshot import GraphSnapshot
@@ -205,11 +205,11 @@ class GraphStore:
     ) -> CommitResult:
         """Put nodes and edges, take others away, and make that the next version."""
         return self._change(
-            nodes=None if nodes is None else canonical_nodes(nodes),
-            edges=None if edges is None else canonical_edges(edges),
+            nodes=nodes,
+            edges=edges,
             files=None,
             remove_nodes=pa.array(list(remove_nodes), pa.string()),
-            remove_edges=None if remove_edges is None else canonical_edges(remove_edges),
+            remove_edges=remove_edges,
             dangling=dangling,
             note=Note(why=why, tags=tags or {}, inputs=inputs),
         )
@@ -229,8 +229,8 @@ class GraphStore:
         if not files:
             raise BadInput("name at least one file to replace")
         return self._change(
-            nodes=None if nodes is None else canonical_nodes(nodes),
-            edges=None if edges is None else canonical_edges(edges),
+            nodes=nodes,
+            edges=edges,
             files=pa.array(list(files), pa.string()),
             remove_nodes=None,
             remove_edges=None,
@@ -241,11 +241,11 @@ class GraphStore:
     def _change(
         self,
         *,
-        nodes: pa.Table | None,
-        edges: pa.Table | None,
+        nodes: pa.Table | Sequence[Node] | None,
+        edges: pa.Table | Sequence[Edge] | None,
         files: pa.Array | None,
         remove_nodes: pa.Array | None,
-        remove_edges: pa.Table | None,
+        remove_edges: pa.Table | Sequence[Edge] | None,
         dangling: str,
         note: Note,
     ) -> CommitResult:

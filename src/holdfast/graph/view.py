@@ -6,7 +6,7 @@ a small commit after another one costs in proportion to what changes, not to the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 
 from holdfast.graph.adjacency import Adjacency
 from holdfast.graph.arrays import GraphArrays
-from holdfast.graph.encoding import conformed
+from holdfast.graph.encoding import conformed, encoded_column
 from holdfast.graph.merge import live_edges, live_nodes
-from holdfast.graph.records import node_schema
+from holdfast.graph.records import edge_schema, node_schema
 from holdfast.graph.segment import segment_schema
 
 _SEPARATOR = pa.scalar(b"\x00", pa.large_binary())
+
+_TIDY_ROWS = 2_000
+"""A layer of fewer rows is not looked through for what it could do without."""
 
 __all__ = ["GraphView", "LayeredView", "SnapshotView", "edge_key", "node_key", "without"]
 
@@ -47,7 +50,7 @@ class SnapshotView:
         self._arrays = arrays
 
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
-        places = np.unique(self._arrays.numbers_of(ids))
+        places = np.unique(self._arrays.numbers_of(ids)) if len(ids) else np.zeros(0, np.int64)
         return self._nodes(places[(places >= 0) & (places < self._arrays.node_count)])
 
     def nodes_by_file(self, files: pa.Array) -> pa.Table:
@@ -65,13 +68,19 @@ class SnapshotView:
         return self._edges_at(self._arrays.incoming, ids)
 
     def _edges_at(self, rows: Adjacency, ids: pa.Array) -> pa.Table:
+        if not len(ids):
+            return edge_schema().empty_table()
         numbers = self._arrays.numbers_of(ids)
         return self._edges(np.sort(rows.expand(np.unique(numbers[numbers >= 0]), None).edges))
 
     def _nodes(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
+        if not len(places):
+            return node_schema().empty_table()
         return self._arrays.nodes.take(pa.array(places)).cast(node_schema())
 
     def _edges(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
+        if not len(places):
+            return edge_schema().empty_table()
         return self._arrays.edge_table(places)
 
 
@@ -94,8 +103,8 @@ class LayeredView:
     def with_changes(self, nodes: pa.Table, edges: pa.Table) -> LayeredView:
         """This view after one more commit, whose segments' rows these are."""
         after = LayeredView(self._below)
-        after._nodes = _on_top(self._nodes, nodes)
-        after._edges = _on_top(self._edges, edges)
+        after._nodes = _on_top(self._nodes, nodes, ("semantic_id", "type", "file"))
+        after._edges = _on_top(self._edges, edges, ("source", "target", "type", "file"))
         return after
 
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
@@ -114,7 +123,7 @@ class LayeredView:
         return self._merged(self._below.edges_by_target(ids), self._edges, "target", ids)
 
     def _merged(self, below: pa.Table, layer: pa.Table, column: str, values: pa.Array) -> pa.Table:
-        if not len(layer):
+        if not len(layer) or not len(values):
             return below
         newer = layer.filter(pc.is_in(layer.column(column), value_set=values.cast(pa.string())))
         if not len(newer):
@@ -124,8 +133,22 @@ class LayeredView:
         return live([older, newer]).select(below.column_names)
 
 
-def _on_top(older: pa.Table, newer: pa.Table) -> pa.Table:
-    return pa.concat_tables([older, conformed(newer, older.schema)]).combine_chunks() if len(newer) else older
+def _on_top(older: pa.Table, newer: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Both, without rows that are older than another of the same key, type and file: no query tells these apart."""
+    if not len(newer):
+        return older
+    if not len(older):
+        return conformed(newer, older.schema)
+    both = pa.concat_tables([older, conformed(newer, older.schema)]).combine_chunks()
+    if len(older) < _TIDY_ROWS:
+        return both
+    numbers = np.zeros(len(both), np.int64)
+    for name in names:
+        texts, codes = encoded_column(both, name)
+        numbers = np.unique(numbers * len(texts) + codes, return_inverse=True)[1]
+    last = np.empty(int(numbers.max()) + 1, np.int64)
+    last[numbers] = np.arange(len(both))  # the last assignment stays
+    return both if len(last) == len(both) else both.take(pa.array(np.sort(last)))
 
 
 def edge_key(edges: pa.Table) -> pa.Array:
