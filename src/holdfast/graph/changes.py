@@ -168,11 +168,8 @@ def _nowhere(view: GraphView, put_ids: pa.Array, put_edges: pa.Table, gone: pa.A
     asked = ends.filter(pc.invert(pc.is_in(ends, value_set=put_ids)))
     if not len(asked):
         return asked
-    there = node_key(view.nodes_by_id(asked))
-    absent = pc.invert(pc.is_in(asked, value_set=there))
-    if len(gone):
-        absent = pc.or_(absent, pc.is_in(asked, value_set=gone))
-    return asked.filter(absent)
+    absent = view.missing(asked)
+    return pc.unique(pa.concat_arrays([absent, asked.filter(pc.is_in(asked, value_set=gone))])) if len(gone) else absent
 
 
 def _first_places(keys: pa.Array) -> npt.NDArray[np.int64]:

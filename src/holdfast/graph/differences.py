@@ -110,7 +110,8 @@ def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Ind
     names = ["semantic_id"] if kind == "nodes" else ["source", "target", "type"]
     both = put.select(names)
     if len(old):
-        both = pa.concat_tables([both.cast(old.select(names).schema), old.select(names)])
+        others = old.select(names)
+        both = pa.concat_tables([conformed(both, others.schema), others]).combine_chunks()
     numbers = encoded_column(both, "semantic_id")[1].astype(np.int64) if kind == "nodes" else edge_numbers(both)
     return numbers[: len(put)], numbers[len(put) :]
 

@@ -34,11 +34,19 @@ def encoded_column(table: pa.Table, name: str) -> tuple[pa.Array, Codes]:
     chunks = table.column(name).chunks
     if not chunks:
         return pa.array([], pa.string()), np.zeros(0, np.int32)
+    if len(chunks) == 1:
+        chunk = chunks[0] if pa.types.is_dictionary(chunks[0].type) else chunks[0].dictionary_encode()
+        numbers = chunk.indices.to_numpy(zero_copy_only=False)
+        return _plain(chunk.dictionary), numbers if numbers.dtype == np.int32 else numbers.astype(np.int32)
     codes, texts = coded(chunks)
     if sum(pa.types.is_dictionary(chunk.type) for chunk in chunks) < 2:  # what comes from one dictionary is unique
-        return texts.cast(pa.string()), codes.astype(np.int32)
+        return _plain(texts), codes.astype(np.int32)
     unique = texts.dictionary_encode()
-    return unique.dictionary.cast(pa.string()), unique.indices.to_numpy(zero_copy_only=False).astype(np.int32)[codes]
+    return _plain(unique.dictionary), unique.indices.to_numpy(zero_copy_only=False).astype(np.int32)[codes]
+
+
+def _plain(texts: pa.Array) -> pa.Array:
+    return texts if texts.type == pa.string() else texts.cast(pa.string())
 
 
 def coded(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], pa.Array]:

@@ -55,6 +55,10 @@ class SegmentsView:
                 left = left.filter(pc.invert(pc.is_in(left, value_set=one_piece(rows.column("semantic_id")))))
         return _records(live_nodes(found[::-1]), node_schema())
 
+    def missing(self, ids: pa.Array) -> pa.Array:
+        found = one_piece(self.nodes_by_id(ids).column("semantic_id"))
+        return ids.filter(pc.invert(pc.is_in(ids, value_set=found)))
+
     def nodes_by_file(self, files: pa.Array) -> pa.Table:
         return self._by_file(self._nodes, files, live_nodes, node_schema())
 

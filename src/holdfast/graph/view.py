@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.graph.adjacency import Adjacency
-from holdfast.graph.arrays import GraphArrays
+from holdfast.graph.arrays import GraphArrays, one_piece
 from holdfast.graph.encoding import conformed, encoded_column
-from holdfast.graph.merge import live_edges, live_nodes
+from holdfast.graph.merge import live_edges
 from holdfast.graph.records import edge_schema, node_schema
 from holdfast.graph.segment import segment_schema
 
@@ -42,6 +42,10 @@ class GraphView(Protocol):
 
     def edges_by_target(self, ids: pa.Array) -> pa.Table: ...
 
+    def missing(self, ids: pa.Array) -> pa.Array:
+        """Those of some ids that no node has."""
+        ...
+
 
 class SnapshotView:
     """A version in memory."""
@@ -52,6 +56,10 @@ class SnapshotView:
     def nodes_by_id(self, ids: pa.Array) -> pa.Table:
         places = np.unique(self._arrays.numbers_of(ids)) if len(ids) else np.zeros(0, np.int64)
         return self._nodes(places[(places >= 0) & (places < self._arrays.node_count)])
+
+    def missing(self, ids: pa.Array) -> pa.Array:
+        places = self._arrays.numbers_of(ids)
+        return ids.filter(pa.array((places < 0) | (places >= self._arrays.node_count)))
 
     def nodes_by_file(self, files: pa.Array) -> pa.Table:
         arrays = self._arrays
@@ -122,15 +130,39 @@ class LayeredView:
     def edges_by_target(self, ids: pa.Array) -> pa.Table:
         return self._merged(self._below.edges_by_target(ids), self._edges, "target", ids)
 
+    def missing(self, ids: pa.Array) -> pa.Array:
+        named = self._nodes.column("semantic_id")
+        if not pc.any(pc.is_in(ids, value_set=one_piece(named))).as_py():
+            return self._below.missing(ids)
+        return ids.filter(pc.invert(pc.is_in(ids, value_set=node_key(self.nodes_by_id(ids)))))
+
     def _merged(self, below: pa.Table, layer: pa.Table, column: str, values: pa.Array) -> pa.Table:
         if not len(layer) or not len(values):
             return below
-        newer = layer.filter(pc.is_in(layer.column(column), value_set=values.cast(pa.string())))
+        newer = layer.filter(pc.is_in(layer.column(column), value_set=values))
         if not len(newer):
             return below
+        if layer is self._nodes:
+            return _nodes_on_top(below, newer)
         older = below.append_column(layer.schema.field("tombstone"), pa.array(np.zeros(len(below), np.bool_)))
-        live = live_nodes if layer is self._nodes else live_edges
-        return live([older, newer]).select(below.column_names)
+        return live_edges([older, newer]).select(below.column_names)
+
+
+def _nodes_on_top(below: pa.Table, newer: pa.Table) -> pa.Table:
+    """Nodes that nothing newer names, then what the newest says of the others. In no particular order."""
+    ids = newer.column("semantic_id")
+    kept = (
+        below.filter(pc.invert(pc.is_in(below.column("semantic_id"), value_set=one_piece(ids))))
+        if len(below)
+        else below
+    )
+    _, codes = encoded_column(newer, "semantic_id")
+    last = np.empty(int(codes.max()) + 1, np.int64)
+    last[codes] = np.arange(len(codes))  # the last assignment stays
+    if len(last) < len(newer):
+        newer = newer.take(pa.array(np.sort(last)))
+    there = newer.filter(pc.invert(newer.column("tombstone"))).select(below.column_names)
+    return pa.concat_tables([kept, there]) if len(kept) else there
 
 
 def _on_top(older: pa.Table, newer: pa.Table, names: Sequence[str]) -> pa.Table:
