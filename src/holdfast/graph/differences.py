@@ -69,18 +69,13 @@ def compare(kind: SegmentKind, put: pa.Table, known: pa.Table, candidates: pa.Ta
     chosen = _one_of_each(kind, put, put_keys)
     if len(chosen) < len(put):
         put, put_keys = put.take(pa.array(chosen)), put_keys[chosen]
-    keys, places = np.unique(old_keys, return_index=True)
-    at = np.searchsorted(keys, put_keys)
-    there = np.zeros(len(put), np.bool_)
-    if len(keys):
-        there = keys[np.minimum(at, len(keys) - 1)] == put_keys
-    gone = _leaving(old_keys[len(known) :], put_keys)
-    leaving = old.take(pa.array(gone + len(known)))
-    before, after = (
-        old.take(pa.array(places[at[there]])),
-        put.filter(pa.array(there)) if there.any() else put.slice(0, 0),
-    )
-    after = conformed(after, schema)
+    place_of = np.full(_count(put_keys, old_keys), -1, np.int64)
+    place_of[old_keys[::-1]] = np.arange(len(old) - 1, -1, -1)  # the first row of each key: the last assignment stays
+    places = place_of[put_keys]
+    there = places >= 0
+    leaving = old.take(pa.array(_leaving(put_keys, old_keys, place_of, len(known))))
+    before = old.take(pa.array(places[there]))
+    after = conformed(put.filter(pa.array(there)) if there.any() else put.slice(0, 0), schema)
     differing = {name: _differ(before.column(name), after.column(name)) for name in schema.names}
     changed = after.filter(pa.array(np.logical_or.reduce(list(differing.values()))))
     moved = before.filter(pa.array(differing["type"] | differing["file"]))
@@ -106,13 +101,16 @@ def names_of_edges(edges: pa.Table) -> str:
 
 
 def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Indices]:
-    """A number for each record: the same for the same key, and for no others."""
+    """A number for each record: the same for the same key, and for no others; from 0, without large gaps."""
     names = ["semantic_id"] if kind == "nodes" else ["source", "target", "type"]
     both = put.select(names)
     if len(old):
         others = old.select(names)
         both = pa.concat_tables([conformed(both, others.schema), others]).combine_chunks()
-    numbers = encoded_column(both, "semantic_id")[1].astype(np.int64) if kind == "nodes" else edge_numbers(both)
+    if kind == "nodes":
+        numbers = encoded_column(both, "semantic_id")[1].astype(np.int64)
+    else:
+        numbers = np.unique(edge_numbers(both), return_inverse=True)[1].astype(np.int64)
     return numbers[: len(put)], numbers[len(put) :]
 
 
@@ -137,11 +135,19 @@ def _one_of_each(kind: SegmentKind, put: pa.Table, keys: Indices) -> Indices:
     return chosen
 
 
-def _leaving(candidates: Indices, put_keys: Indices) -> Indices:
-    """The first of each candidate that is not put."""
-    keys, first = np.unique(candidates, return_index=True)
-    rows: Indices = np.sort(first[~np.isin(keys, put_keys)])
+def _leaving(put_keys: Indices, old_keys: Indices, place_of: Indices, known: int) -> Indices:
+    """The rows behind the first `known` that leave: the first of each key that is not put."""
+    stays = np.zeros(len(place_of), np.bool_)
+    stays[put_keys] = True
+    first = np.full(len(place_of), -1, np.int64)
+    candidates = old_keys[known:]
+    first[candidates[::-1]] = np.arange(len(old_keys) - 1, known - 1, -1)
+    rows: Indices = np.sort(first[(first >= 0) & ~stays])
     return rows
+
+
+def _count(*keys: Indices) -> int:
+    return 1 + max((int(numbers.max()) for numbers in keys if len(numbers)), default=-1)
 
 
 def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Flags:

@@ -62,6 +62,7 @@ class Publisher:
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._free_ids: list[int] = []
+        self._held: tuple[LockGuard, KeepAlive] | None = None
 
     def next_segment_id(self) -> int:
         """A segment id that nobody else has or will ever get (G10)."""
@@ -71,12 +72,22 @@ class Publisher:
 
     @contextmanager
     def writing(self, operation: str) -> Iterator[LockGuard]:
-        """Hold the lock for as long as the block runs."""
+        """Hold the lock for as long as the block runs; inside another such block, it is held already."""
+        if self._held is not None:
+            guard, keep_alive = self._held
+            keep_alive.check()
+            self._chain.look()  # taking the lock would have done that
+            yield guard
+            return
         with (
             self._chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard,
-            KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3),
+            KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3) as keep_alive,
         ):
-            yield guard
+            self._held = guard, keep_alive
+            try:
+                yield guard
+            finally:
+                self._held = None
 
     def publish(
         self,

@@ -11,9 +11,9 @@ A store object is for one thread that writes; the snapshots it gives may be read
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -307,6 +307,15 @@ class GraphStore:
             return self._publisher.publish(
                 guard, added, base=base, note=Note(why=why), replacing={one.segment_id for one in removed}
             )
+
+    @contextmanager
+    def writing(self, operation: str = "a series of commits") -> Iterator[None]:
+        """Hold the graph's lock for a series of commits, so that each costs less: for a writer that stays.
+
+        Other writers get LockHeld meanwhile. Should the lock be lost all the same, the next commit says so.
+        """
+        with self._publisher.writing(operation):
+            yield
 
     def building(self, operation: str) -> AbstractContextManager[GraphBuild]:
         """Hold the lock and a run while segments are written elsewhere, such as in Spark's executors."""
