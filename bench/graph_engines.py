@@ -9,6 +9,7 @@ import importlib
 import pickle
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,9 +54,11 @@ class Engine(Protocol):
 
 
 class Holdfast:
-    """This one."""
+    """This one, written by a process that stays and so holds the lock, as the owner of a database does."""
 
     def __init__(self, folder: Path) -> None:
+        self._lock = ExitStack()
+        self._holds_lock = False
         self._url = f"file://{folder / 'graph'}"
         self._store: GraphStore | None = None
         self._now: GraphSnapshot | None = None
@@ -75,6 +78,8 @@ class Holdfast:
         self._store.commit(nodes=nodes, edges=edges)
 
     def reopen(self) -> None:
+        self._lock.close()
+        self._holds_lock = False
         self._store, self._now = None, None
         arrays = self.now.arrays
         _ = arrays.index, arrays.incoming, arrays.nodes_of_file  # made when first asked for: ask now
@@ -92,6 +97,9 @@ class Holdfast:
         return len(self.now.breadth_first(id_, depth=DEPTH))
 
     def replace_file(self, file: str, nodes: pa.Table, edges: pa.Table) -> None:
+        if not self._holds_lock:
+            self._lock.enter_context(self.store.writing())
+            self._holds_lock = True
         self.store.replace_files([file], nodes=nodes, edges=edges)
 
     def tag(self, name: str) -> None:

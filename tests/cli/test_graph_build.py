@@ -114,8 +114,8 @@ def test_undo_is_what_the_program_says_it_is(holdfast: Program, tmp_path: Path) 
         ([{"semantic_id": "", "type": "T"}], [], "1 nodes have no 'semantic_id'"),
         ([{"type": "T"}], [], "nodes need a column 'semantic_id'"),
         ([{"semantic_id": "a", "type": "T", "colour": "red"}], [], "nodes have no column 'colour'"),
-        ([{"semantic_id": "a", "type": "T", "metadata": "line 3"}], [], "metadata should be a JSON object"),
-        ([{"semantic_id": "a", "type": "T", "metadata": [3]}], [], "metadata should be a JSON object"),
+        ([{"semantic_id": "a", "type": "T", "metadata": "line 3"}], [], "should be a JSON object"),
+        ([{"semantic_id": "a", "type": "T", "metadata": [3]}], [], "should be a JSON object"),
     ],
     ids=["nowhere", "twice", "empty id", "no id", "unknown column", "no JSON", "no object"],
 )

@@ -17,6 +17,7 @@ from holdfast.errors import (
     Conflict,
     CorruptRecord,
     CorruptShard,
+    LockHeld,
     NotFound,
     SnapshotNotFound,
 )
@@ -271,3 +272,28 @@ def test_edges_are_walked_both_ways(loaded: GraphStore) -> None:
         now.neighbors("nobody")
     with pytest.raises(BadInput, match="use out, in, both"):
         now.neighbors("lib.py->help", direction="up")
+
+
+@pytest.mark.parametrize("text", ["line 3", "[3]", "3", "null", "", "{", '{"a": 1}, {"b": 2}', '{"a": 1}],[{"b": 2}'])
+def test_metadata_that_is_no_json_object_is_refused(graph: GraphStore, text: str) -> None:
+    """G6: whoever asks for an attribute later can rely on it; also when it stands among thousands that are good."""
+    good = [f'{{"line": {number}}}' for number in range(30_000)]
+    texts = pa.array([None, *good, text], pa.string())
+    ids = [str(number) for number in range(len(texts))]
+    with pytest.raises(BadRows, match="should be a JSON object"):
+        graph.commit(nodes=pa.table({"semantic_id": ids, "type": ["T"] * len(ids), "metadata": texts}))
+    assert graph.current() == 1
+
+
+def test_a_writer_that_stays_holds_the_lock_for_a_series_of_commits(loaded: GraphStore) -> None:
+    """G9, G18: others are told who holds it, and each commit is a version of its own."""
+    other = GraphStore.open(loaded.chain.store, by="other")
+    with loaded.writing("watching files"):
+        for name in "ab":
+            loaded.commit(nodes=[function(name)])
+        with pytest.raises(LockHeld, match="watching files"):
+            other.commit(nodes=[function("c")])
+        loaded.chain.rollback()
+        assert loaded.commit(nodes=[function("d")]).version == 5
+    other.commit(nodes=[function("c")])
+    assert [node.name for node in loaded.snapshot().nodes(file="app.py")] == ["a", "c", "d", "main"]

@@ -110,26 +110,12 @@ def _read(
         told(done, len(files))
         try:
             tables.append(canonical(_READERS[format_of(path)](path, schema)))
-            _check_metadata(tables[-1])
         except BadInput as error:
             raise type(error)(f"{path}: {error}") from None
         except (OSError, pa.ArrowException) as error:
             raise BadInput(f"{path} cannot be read: {_first_line(error)}") from None
     told(len(files), len(files))
     return pa.concat_tables(tables)
-
-
-def _check_metadata(records: pa.Table) -> None:
-    """Each different text once: what is no JSON object would fail whoever asks for it."""
-    import pyarrow.compute as pc
-
-    for text in pc.unique(records.column("metadata")).to_pylist():
-        try:
-            is_object = not text or isinstance(orjson.loads(text), dict)
-        except orjson.JSONDecodeError:
-            is_object = False
-        if not is_object:
-            raise BadInput(f'metadata should be a JSON object, such as {{"line": 12}}, not {text[:80]!r}')
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""Choosing records by attributes of their metadata, which is JSON (G21).
+"""Metadata is a JSON object: that it is one, and choosing records by its attributes (G6, G21).
 
-First by the text that must be in it, for all at once; only what is left is parsed.
+Choosing goes first by the text that must be in it, for all at once; only what is left is parsed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,38 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["rows_with_metadata"]
+from holdfast.errors import BadRows
+
+__all__ = ["check_metadata", "rows_with_metadata"]
+
+_TOGETHER = 20_000
+
+
+def check_metadata(texts: pa.Array, what: str) -> None:
+    """BadRows unless every text is a JSON object. Thousands are parsed as one list: their number must come out."""
+    present = texts.drop_null()
+    for start in range(0, len(present), _TOGETHER):
+        some = present.slice(start, _TOGETHER)
+        whole = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)
+        joined = pc.binary_join(whole, ",")[0].as_py()
+        try:
+            parsed = orjson.loads(f"[{joined}]")
+            good = len(parsed) == len(some) and set(map(type, parsed)) <= {dict}
+        except orjson.JSONDecodeError:
+            good = False
+        if not good:
+            sample = next((text for text in some.to_pylist() if not _is_object(text)), "")
+            raise BadRows(
+                f"nothing was committed: the metadata of {what}s should be a JSON object, such as "
+                f'{{"line": 12}}, not {sample[:80]!r}'
+            )
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def rows_with_metadata(texts: pa.Array, wanted: Mapping[str, object]) -> npt.NDArray[np.int64]:

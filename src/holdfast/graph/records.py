@@ -20,6 +20,7 @@ from xxhash import xxh64_intdigest
 
 from holdfast.arrow_memory import variable_parts
 from holdfast.errors import BadInput, BadRows
+from holdfast.graph.metadata import check_metadata
 from holdfast.xxh64 import SEED, hash_variable_width
 
 __all__ = [
@@ -172,6 +173,8 @@ def _canonical(table: pa.Table, schema: pa.Schema, required: tuple[str, ...], wh
         columns.append(plain)
     canonical = pa.Table.from_arrays(columns, schema=schema).combine_chunks()
     _check_texts(canonical, required, what)
+    for texts in canonical.column("metadata").chunks:
+        check_metadata(texts, what)
     return canonical
 
 

@@ -19,6 +19,7 @@ from pyspark import Accumulator, TaskContext
 
 from holdfast.chain import Artifact
 from holdfast.errors import BadInput, BadRows, HoldfastError, StoreUnavailable
+from holdfast.graph.metadata import check_metadata
 from holdfast.graph.publishing import SegmentSlots
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, segment_schema
 from holdfast.spark.failures import Failure, ShardFailed
@@ -194,6 +195,8 @@ class OrderedRows:
                 raise BadInput(
                     f"Spark gave a null for {column.name!r}, which it had said not to be there: run it again"
                 )
+        for texts in came.column("metadata").chunks:
+            check_metadata(texts, self.kind.removesuffix("s"))
         tombstones = pa.repeat(pa.scalar(False), len(came))
         came = came.append_column(schema.field("tombstone"), tombstones).cast(schema)
         joined = came if self._before is None else pa.concat_tables([self._before, came])
