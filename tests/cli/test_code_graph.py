@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.graph.diff import diff
 from holdfast.graph.store import GraphStore
+from holdfast.graph.version_diff import diff
 from tests.cli.support import environment
 from tests.house.source import ROOT
 

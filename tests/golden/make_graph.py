@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.graph.compact import compact
+from holdfast.graph.compaction import compact
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import GraphStore
 from holdfast.storage import LocalStore

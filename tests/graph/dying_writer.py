@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 import orjson
 
-from holdfast.graph.compact import compact
+from holdfast.graph.compaction import compact
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import GraphStore
 from holdfast.storage import LocalStore

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
-from holdfast.graph import diff as diff_module
+from holdfast.graph import version_diff as diff_module
 from holdfast.graph.changes import Counts
-from holdfast.graph.diff import Change, GraphDiff, diff
 from holdfast.graph.direct import DirectGraph
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.snapshot import GraphSnapshot
 from holdfast.graph.store import GraphStore
+from holdfast.graph.version_diff import Change, GraphDiff, diff
 
 EdgeKey = tuple[str, str, str]
 """Source, type, target: the order in which edges are answered."""

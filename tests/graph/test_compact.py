@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.chain import Run
 from holdfast.errors import BadInput, Conflict, CorruptRecord, CorruptShard, LockHeld
-from holdfast.graph import compact as compact_module
 from holdfast.graph import compact_merge, segment_writer
-from holdfast.graph.compact import compact, plan_compaction
+from holdfast.graph import compaction as compact_module
+from holdfast.graph.compaction import compact, plan_compaction
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.segment import SegmentDescriptor
 from holdfast.graph.store import GraphStore

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.errors import SnapshotNotFound
 from holdfast.graph.changes import Counts
-from holdfast.graph.compact import compact
-from holdfast.graph.diff import Change, diff
+from holdfast.graph.compaction import compact
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import GraphStore
+from holdfast.graph.version_diff import Change, diff
 from holdfast.storage import LocalStore
 from holdfast.testing.faulty import CountingStore
 
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> CountingStore:
 @pytest.fixture(params=["as a whole", "where they lie"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the records of a version are looked up."""
-    monkeypatch.setattr("holdfast.graph.diff.WHOLE_SHARE", 10**9 if request.param == "as a whole" else 1e-9)
+    monkeypatch.setattr("holdfast.graph.version_diff.WHOLE_SHARE", 10**9 if request.param == "as a whole" else 1e-9)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_segments_that_both_have_are_not_looked_through(
     """G20: what is read are the segments that only one version has, and those that may hold their ids."""
     for number in range(30):
         graph.commit(nodes=[Node(semantic_id=f"z{number:02}", type="T")])
-    monkeypatch.setattr("holdfast.graph.diff.WHOLE_SHARE", 8)
+    monkeypatch.setattr("holdfast.graph.version_diff.WHOLE_SHARE", 8)
     place.reset()
     found = diff(graph, 33, 34)
     assert [node.semantic_id for node in found.added_nodes] == ["z29"]

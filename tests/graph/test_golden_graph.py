@@ -9,9 +9,9 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.graph.diff import diff
 from holdfast.graph.records import Node
 from holdfast.graph.store import GraphStore
+from holdfast.graph.version_diff import diff
 from holdfast.testing.clock import VirtualClock
 from tests.golden.make import GOLDEN
 from tests.golden.make_graph import ANSWERS, FOLDER, answers, make

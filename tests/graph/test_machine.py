@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.errors import BadRows, HoldfastError, SnapshotCollected, SnapshotNotFound
-from holdfast.graph.compact import compact
+from holdfast.graph.compaction import compact
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import CommitResult, GraphStore
 from holdfast.storage import LocalStore, MemoryStore, ObjectStore

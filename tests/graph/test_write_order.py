@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from holdfast.graph.compact import compact
+from holdfast.graph.compaction import compact
 from holdfast.graph.parts import INLINE_MAX
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import GraphStore

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import BadInput, SnapshotNotFound
 from holdfast.graph.answers import Answer
-from holdfast.graph.compact import compact
+from holdfast.graph.compaction import compact
 from holdfast.graph.records import Edge, Node
 from holdfast.graph.store import GraphStore
 from holdfast.spark.failures import SPARK_ERRORS

@@ -62,7 +62,7 @@ def _many(url: str, process: int) -> list[str]:
     reported: list[str] = []
 
     def work(number: int) -> None:
-        for attempt in numbers():  # how many turns it takes says nothing: whoever waits in vain is stopped by `together`
+        for attempt in numbers():  # how many says nothing: whoever waits in vain is stopped by `together`
             try:
                 found = publish_on_top(url, f"p{process}-t{number}-a{attempt}")
             except Conflict:

@@ -46,7 +46,7 @@ def command(url: str | None, everything: bool, spark: bool, why: str, by: str | 
     if spark:
         _compact_on_spark(call, why)
     else:
-        from holdfast.graph.compact import compact
+        from holdfast.graph.compaction import compact
 
         with call.working("merging segments"):
             compact(call.store, all=everything, why=why)

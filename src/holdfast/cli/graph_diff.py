@@ -13,7 +13,7 @@ from holdfast.cli.graph_shapes import changes_json, changes_parts, text
 from holdfast.cli.output import Column, Line, Part, Table, View
 
 if TYPE_CHECKING:
-    from holdfast.graph.diff import GraphDiff
+    from holdfast.graph.version_diff import GraphDiff
 
 __all__ = ["command"]
 
@@ -57,7 +57,7 @@ def command(words: tuple[str, ...], files: tuple[str, ...], records: bool, limit
       holdfast graph diff ./code @1 @0 --records --file src/app.py
       holdfast graph diff ./code tag:release=stable current --json
     """
-    from holdfast.graph.diff import diff
+    from holdfast.graph.version_diff import diff
 
     url, (source_name, target_name) = graph_and(words, 2, "[URL] FROM TO")
     call = GraphCall(url, as_json=as_json)

@@ -337,7 +337,7 @@ class GraphStore:
         return self._chain.list_snapshots(key, value)
 
     def diff_snapshots(self, source: int, target: int) -> Diff:
-        """Which segments two versions do not share; for records see `holdfast.graph.diff`."""
+        """Which segments two versions do not share; for records see `holdfast.graph.version_diff`."""
         return self._chain.diff(self.find(version=source), self.find(version=target))
 
     def gc_collect(self, retention: int) -> CollectionPlan:
