@@ -1,4 +1,4 @@
-"""Holdfast on local Spark and local files: build, look up, update, roll back, fence, survive damage, collect.
+"""Holdfast on local Spark and local files: build, look up, update, a graph, roll back, fence, survive damage, collect.
 
     make demo                               # or: python examples/demo.py
     make demo ARGS='--directory ./demo'     # to choose where
@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import shlex
 import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from code_graph import code_graph, silent_children
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -61,20 +60,6 @@ def command(*words: str, expected: int = 0) -> None:
         sys.exit(f"the demo expected exit code {expected}, not {code}")
     if code:
         note(f"(exit code {code})")
-
-
-@contextmanager
-def silent_children() -> Iterator[None]:
-    """Programs started meanwhile write their messages to nowhere: the JVM's first words are about itself."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def source_files(spark: SparkSession) -> DataFrame:
@@ -193,37 +178,40 @@ def run_demo(folder: Path) -> None:
         update(library, files)
         command("get", library, "csv")
         command("get", library, "csv", "--offset", "1")
+
+        say(4, "A graph, on Spark too: the code of two packages of that library, asked, changed, compared, taken back.")
+        graph = code_graph(spark, folder / "code", packages=("json", "email"))
     finally:
         spark.stop()
 
-    say(4, "Publish three snapshots of another data set from plain Python, each by one swap of one pointer. Tag one.")
+    say(5, "Publish three snapshots of another data set from plain Python, each by one swap of one pointer. Tag one.")
     chain = open_chain(place, layout="kv", by="nightly")
     for day, count in enumerate((80, 90, 100), start=1):
         publish(chain, f"nightly-{day}", range(100, 100 + count))
     command("history", place)
     command("tag", place, "release=stable", "--offset", "2")
 
-    say(5, "A bad publish, and a third data set that is built from it. Its manifest pins the exact input.")
+    say(6, "A bad publish, and a third data set that is built from it. Its manifest pins the exact input.")
     publish(chain, "nightly-4", range(-20, 80))
     publish(open_chain(str(scores), layout="kv", by="scoring"), "scores-1", range(50), inputs=(chain.pin(),))
     command("diff", place, "@1", "@0")
 
-    say(6, "Roll back. It names everything downstream, found beside it, that was built from what is taken back.")
+    say(7, "Roll back. It names everything downstream, found beside it, that was built from what is taken back.")
     command("rollback", place, "--why", "negative prices")
 
-    say(7, "Roll forward: a rollback deletes nothing.")
+    say(8, "Roll forward: a rollback deletes nothing.")
     command("forward", place, "--why", "just to show it")
 
-    say(8, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
+    say(9, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
     stale_writer(place)
 
-    say(9, "Readers survive a damaged snapshot, and verify finds it.")
+    say(10, "Readers survive a damaged snapshot, and verify finds it.")
     damage(place, users)
 
-    say(10, "Collect old snapshots: a dry run, then for real, then taken back, then deleted.")
+    say(11, "Collect old snapshots: a dry run, then for real, then taken back, then deleted.")
     collection(place)
 
-    say(11, "Verify everything, from the pointer to the bytes.")
+    say(12, "Verify everything, from the pointer to the bytes.")
     command("verify", place)
     command("history", place)
 
@@ -232,6 +220,8 @@ def run_demo(folder: Path) -> None:
         ("repl", library),
         ("get", library, "csv", "--json"),
         ("shards", library),
+        ("graph", "info", graph),
+        ("graph", "neighbors", graph, "email:message_from_file"),
         ("history", place, "--json"),
         ("show", place),
         ("tags", place),

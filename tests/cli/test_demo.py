@@ -24,6 +24,8 @@ def test_the_demo_runs_and_leaves_whole_chains_behind(tmp_path: Path) -> None:
         "run stdlib-1 is visible",
         "1 deleted; ",
         "looked at today",
+        "version 2 is visible: ",
+        "nothing is broken: True",
         "slow-writer is refused: fencing token",
         "a new reader serves run nightly-4",
         "1 published snapshot downstream was built from what was rolled back",
