@@ -1,6 +1,7 @@
 """Settings: from flags, then `HOLDFAST_*` in the environment, then the nearest `holdfast.toml` upwards (K24).
 
     chain = "s3://bucket/team/datasets/users"   # HOLDFAST_CHAIN: the chain of commands that are given no URL
+    workspace = "s3://bucket/lake/acme/prod"    # HOLDFAST_WORKSPACE: the workspace of `catalog` commands given none
     manifests = "postgresql://db/lake"          # HOLDFAST_MANIFESTS: the database with the records, if they are in one
     by = "nightly"                              # HOLDFAST_BY: who the log of moves says it was
     retention = 10                              # HOLDFAST_RETENTION: snapshots that `gc collect` keeps
@@ -25,7 +26,7 @@ from holdfast.errors import BadInput
 __all__ = ["FILE_NAME", "Settings", "load_settings"]
 
 FILE_NAME = "holdfast.toml"
-_NAMES = ("chain", "manifests", "by", "retention", "grace", "mode", "cache")
+_NAMES = ("chain", "workspace", "manifests", "by", "retention", "grace", "mode", "cache")
 MODES = ("direct", "cached")
 
 
@@ -34,6 +35,7 @@ class Settings:
     """What was configured; None where nothing was."""
 
     chain: str | None = None
+    workspace: str | None = None
     manifests: str | None = None
     by: str | None = None
     retention: int | None = None
@@ -52,6 +54,7 @@ def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | No
             values[name], sources[name] = text, variable
     return Settings(
         chain=_text(values, sources, "chain"),
+        workspace=_text(values, sources, "workspace"),
         manifests=_text(values, sources, "manifests"),
         by=_text(values, sources, "by"),
         retention=_number(values, sources, "retention"),
@@ -76,6 +79,9 @@ def _from_file(folder: Path) -> tuple[dict[str, object], dict[str, str]]:
     chain = values.get("chain")
     if isinstance(chain, str) and "://" not in chain:
         values["chain"] = str(path.parent / Path(chain).expanduser())
+    workspace = values.get("workspace")
+    if isinstance(workspace, str) and workspace and "://" not in workspace:
+        values["workspace"] = str(path.parent / Path(workspace).expanduser())
     cache = values.get("cache")
     if isinstance(cache, str) and cache:
         values["cache"] = str(path.parent / Path(cache).expanduser())

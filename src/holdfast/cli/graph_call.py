@@ -30,6 +30,7 @@ __all__ = [
     "limit_option",
     "metadata_filter",
     "metadata_option",
+    "parse_moment",
     "parse_tag",
     "shown_count",
     "type_option",
@@ -155,7 +156,7 @@ class GraphLook:
         if len(given) > 1:
             raise BadInput(f"{' and '.join(given)} each name a version; give one of them")
         named = None if tag is None else parse_tag(tag)
-        moment = None if at is None else _moment(at)
+        moment = None if at is None else parse_moment(at)
         self.call = GraphCall(url, as_json=as_json)
         self.output = self.call.output
         self.as_json = as_json
@@ -179,7 +180,8 @@ class GraphLook:
         return {"command": f"graph {command}", "chain": self.call.identity, "version": self.version, **fields}
 
 
-def _moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
+    """What `--at` names; UTC where it does not say."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:

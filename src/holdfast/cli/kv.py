@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.chain.chain import Chain
     from holdfast.kv import DataSet, ShardedReader, SnapshotInfo
 
-__all__ = ["KvCommand", "Look", "one_key", "reading_options", "several_keys", "where_options"]
+__all__ = ["KvCommand", "Look", "is_place", "one_key", "reading_options", "several_keys", "where_options"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _NUMBER = re.compile(r"-\d.*", re.DOTALL)
@@ -122,9 +122,14 @@ def several_keys(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """`[URL] KEY...`: the first word is a URL where no chain is configured, or if it is written as one."""
     if current_session() is not None or not words:
         return None, list(words)
-    if _PLACE.fullmatch(words[0]) or load_settings().chain is None:
+    if is_place(words[0]) or load_settings().chain is None:
         return words[0], list(words[1:])
     return None, list(words)
+
+
+def is_place(word: str) -> bool:
+    """Whether a word is written as a URL: with a scheme, or as a path that says where it begins."""
+    return _PLACE.fullmatch(word) is not None
 
 
 def _count(words: Sequence[str]) -> str:

@@ -20,6 +20,8 @@ _COMMANDS = (
     "route",
     "repl",
     "graph",
+    "init",
+    "catalog",
     "history",
     "show",
     "diff",

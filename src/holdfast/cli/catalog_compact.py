@@ -1,0 +1,135 @@
+"""`holdfast catalog compact`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.call import by_option
+from holdfast.cli.catalog_call import CatalogCall, workspace_argument
+from holdfast.cli.graph_call import json_option
+from holdfast.cli.output import Column, Line, Part, Progress, Table, View
+from holdfast.cli.words import count
+
+if TYPE_CHECKING:
+    from holdfast.catalog.compactor import Compaction
+    from holdfast.catalog.workspace import Workspace
+
+__all__ = ["command"]
+
+_COLUMNS = (
+    Column(title="domain"),
+    Column(title="events", right=True),
+    Column(title="publishes", right=True),
+    Column(title="snapshot", right=True),
+    Column(title="position", right=True),
+    Column(title="quarantined", right=True),
+)
+_DOMAINS = ("catalog", "lineage", "executions", "orchestration")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Round:
+    """What was done for one domain."""
+
+    domain: str
+    snapshot_version: int
+    position: int
+    events: int = 0
+    publishes: int = 0
+    quarantined: int = 0
+    foreign: int = 0
+
+    def add(self, done: Compaction) -> None:
+        self.snapshot_version, self.position = done.snapshot_version, done.watermark.position
+        self.events += done.events
+        self.publishes += done.published
+        self.quarantined += done.quarantined
+
+
+@click.command(name="compact")
+@workspace_argument
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    type=click.Choice(_DOMAINS),
+    help="Only this one; may be given several times. All if not given.",
+)
+@click.option(
+    "--new",
+    is_flag=True,
+    help="Only what came after the newest event that is folded: quick, but an older one that was missed is not found.",
+)
+@by_option
+@json_option
+def command(url: str | None, domains: tuple[str, ...], new: bool, by: str | None, as_json: bool) -> None:
+    """Fold what the ledger holds and the catalog does not show yet.
+
+    Lists the ledger and tells the compactor of all of it, a page at a time. What was folded before changes nothing, so
+    it may be repeated, and stopped, at any time.
+
+    JSON: domains (domain, events, publishes, quarantined, foreign, snapshot_version, position).
+
+    \b
+    Examples:
+      holdfast catalog compact ./lake/acme/prod
+      holdfast catalog compact s3://bucket/lake/acme/prod --domain lineage --new --json
+    """
+    call = CatalogCall(url, as_json=as_json, by=by)
+    done: list[_Round] = []
+    for domain in [name for name in _DOMAINS if name in domains or not domains]:
+        with call.output.progress(f"folding {domain}") as progress:
+            done.append(_compact(call.workspace, domain, new, progress))
+    data = call.document(
+        "catalog compact",
+        domains=[
+            {
+                "domain": one.domain,
+                "events": one.events,
+                "publishes": one.publishes,
+                "quarantined": one.quarantined,
+                "foreign": one.foreign,
+                "snapshot_version": one.snapshot_version,
+                "position": one.position,
+            }
+            for one in done
+        ],
+    )
+    call.output.show(View(data=data, parts=_parts(done)))
+
+
+def _parts(done: list[_Round]) -> list[Part]:
+    rows = []
+    for one in done:
+        numbers = (one.events, one.publishes, one.snapshot_version, one.position, one.quarantined)
+        rows.append((one.domain, *(f"{number:,}" for number in numbers)))
+    parts: list[Part] = [Table(_COLUMNS, rows), Line("")]
+    publishes, foreign = sum(one.publishes for one in done), sum(one.foreign for one in done)
+    parts.append(Line(f"{count(publishes, 'snapshot')} published." if publishes else "Nothing was missing."))
+    if foreign:
+        parts.append(Line(f"{count(foreign, 'file')} among the events that are none were left alone."))
+    return parts
+
+
+def _compact(workspace: Workspace, domain: str, new: bool, progress: Progress) -> _Round:
+    """Every page of the ledger, each folded before the next is listed."""
+    from holdfast.catalog.compactor import Compactor
+    from holdfast.catalog.reading import read_state
+
+    compactor, lister = Compactor(workspace, domain), workspace.ledger_lister(domain)
+    state, _ = read_state(workspace, domain)
+    found = _Round(domain=domain, snapshot_version=state.snapshot_version, position=state.watermark.position)
+    newest = state.watermark.event_id
+    cursor = lister.cursor_at(newest) if new and newest else None
+    while True:
+        page = lister.page(after=cursor)
+        found.foreign += len(page.foreign)
+        if page.paths:
+            found.add(compactor.compact(page.paths))
+            progress(found.events, found.events)
+        if page.is_last:
+            return found
+        cursor = page.cursor
