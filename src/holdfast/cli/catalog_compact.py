@@ -27,6 +27,8 @@ _COLUMNS = (
     Column(title="position", right=True),
     Column(title="quarantined", right=True),
 )
+PAGE_SIZE = 1_000
+"""How many events are listed, and folded, at a time."""
 _DOMAINS = ("catalog", "lineage", "executions", "orchestration")
 
 
@@ -125,7 +127,7 @@ def _compact(workspace: Workspace, domain: str, new: bool, progress: Progress) -
     newest = state.watermark.event_id
     cursor = lister.cursor_at(newest) if new and newest else None
     while True:
-        page = lister.page(after=cursor)
+        page = lister.page(after=cursor, size=PAGE_SIZE)
         found.foreign += len(page.foreign)
         if page.paths:
             found.add(compactor.compact(page.paths))
