@@ -24,6 +24,8 @@ from holdfast.errors import (
 from holdfast.graph.changes import Counts
 from holdfast.graph.records import Edge, Node, node_id, node_ids
 from holdfast.graph.store import GraphStore
+from holdfast.storage.url import open_store
+from holdfast.testing.faulty import CountingStore
 
 
 def function(name: str, file: str = "app.py", **more: str) -> Node:
@@ -297,3 +299,36 @@ def test_a_writer_that_stays_holds_the_lock_for_a_series_of_commits(loaded: Grap
         assert loaded.commit(nodes=[function("d")]).version == 5
     other.commit(nodes=[function("c")])
     assert [node.name for node in loaded.snapshot().nodes(file="app.py")] == ["a", "c", "d", "main"]
+
+
+def test_versions_are_listed_again_by_two_conditional_reads_and_never_stale(tmp_path: Path) -> None:
+    """G11: what a store object knows is checked against the pointer and the tags, whoever moved them."""
+    counting = CountingStore(open_store(str(tmp_path / "graph")))
+    store = GraphStore.create(counting)
+    other = GraphStore.open(str(tmp_path / "graph"), by="other")
+
+    def agreed() -> list[int]:
+        found = store.list_snapshots()
+        assert found == store.chain.list_snapshots() == other.list_snapshots()
+        assert store.list_snapshots("release") == store.chain.list_snapshots("release")
+        return [one.snapshot.manifest_id for one in found]
+
+    assert agreed() == [1]
+    other.commit(nodes=[MAIN])
+    assert agreed() == [1, 2]
+    with pytest.raises(SnapshotNotFound, match="release=one"):
+        store.find_snapshot("release", "one")
+    other.tag_snapshot(1, {"release": "one"})
+    assert store.find_snapshot("release", "one").manifest_id == 1
+    other.tag_snapshot(2, {"release": "one"})
+    assert store.find_snapshot("release", "one") == store.chain.find_snapshot("release", "one")
+    assert store.find_snapshot("release", "one").manifest_id == 2
+    other.tag_snapshot(2, {"release": None})
+    assert store.find_snapshot("release", "one").manifest_id == 1
+    other.chain.rollback()
+    other.commit(nodes=[HELP])
+    assert agreed() == [1, 2, 3]
+    counting.reset()
+    assert len(store.list_snapshots()) == 3
+    assert store.find_snapshot("release", "one").manifest_id == 1
+    assert counting.counts == {"get_if_changed": 4}

@@ -39,6 +39,7 @@ from holdfast.clock import Clock, Randomness
 from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound
 from holdfast.graph.changes import Changes, plan_changes
 from holdfast.graph.direct import DirectGraph
+from holdfast.graph.listing import Versions
 from holdfast.graph.loading import load_arrays
 from holdfast.graph.publishing import GraphBuild, NewSegment, Note, Publisher
 from holdfast.graph.records import Edge, Node
@@ -81,6 +82,7 @@ class GraphStore:
         self._snapshots: OrderedDict[int, GraphSnapshot] = OrderedDict()
         self._views: dict[int, LayeredView] = {}
         self._publisher = Publisher(chain)
+        self._versions = Versions(chain)
         self.is_ephemeral = False
         self._base: tuple[str, Manifest] | None = None
 
@@ -331,10 +333,12 @@ class GraphStore:
         self._chain.tag(self.find(version=version), changes)
 
     def find_snapshot(self, key: str, value: str) -> ManifestRef:
-        return self._chain.find_snapshot(key, value)
+        """The newest version that is tagged key=value."""
+        return self._versions.find(key, value)
 
     def list_snapshots(self, key: str | None = None, value: str | None = None) -> list[TaggedSnapshot]:
-        return self._chain.list_snapshots(key, value)
+        """Versions with their tags, the oldest first; only those that have the tag, if one is given."""
+        return self._versions.list(key, value)
 
     def diff_snapshots(self, source: int, target: int) -> Diff:
         """Which segments two versions do not share; for records see `holdfast.graph.version_diff`."""
