@@ -16,6 +16,7 @@ from holdfast.catalog.payloads import Edge, LineageEdgesAdded, NamespaceCreated
 from holdfast.catalog.sql import system_names
 from holdfast.cli import catalog_compact
 from holdfast.kv import publish_arrow
+from holdfast.testing.servers import ServerUnavailable, start_ministack
 from tests.cli.support import Program
 
 PLACE = "./lake/acme/prod"
@@ -94,6 +95,44 @@ def test_every_document_has_what_its_help_promises(
     lines = holdfast("catalog", *words).out.splitlines()
     assert lines
     assert [line for line in lines if len(line) > 80] == []
+
+
+def test_a_workspace_that_is_written_as_a_place_counts_before_the_configured_one(
+    holdfast: Program, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K24: words that are no place are words; with a fixed number of words the one more is the workspace."""
+    holdfast("init", "./lake/acme/other")
+    monkeypatch.setenv("HOLDFAST_WORKSPACE", "./lake/acme/other")
+    assert asked(holdfast, "ls")["totals"]["tables"] == 0
+    assert asked(holdfast, "ls", PLACE)["totals"]["tables"] == 2
+    assert asked(holdfast, "ls", PLACE, "sales")["total"] == 2
+    assert asked(holdfast, "search", PLACE, "orders")["asked"] == "orders"
+    assert asked(holdfast, "search", "lake/acme/prod", "orders")["asked"] == "lake/acme/prod orders"
+    assert asked(holdfast, "announce", PLACE, "raw")["workspace"] == workspace.url
+    assert asked(holdfast, "show", "lake/acme/prod", "sales")["workspace"] == workspace.url
+
+
+@pytest.mark.server
+def test_a_workspace_in_a_bucket_is_used_the_same_way(
+    holdfast: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1: on a real S3 server, with a prefix before the tenant and without."""
+    try:
+        server = start_ministack(tmp_path)
+    except ServerUnavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.create_bucket("lake")
+        for place in ("s3://lake/deep/acme/prod", "s3://lake/acme/prod"):
+            assert holdfast("init", place, "--json").data["workspace"] == place
+            holdfast("catalog", "register", place, "sales")
+            holdfast("catalog", "register", place, "sales.orders", "--column", "id:bigint")
+            assert asked(holdfast, "search", place, "ordrs")["hits"][0]["name"] == "sales.orders"
+            assert asked(holdfast, "compact", place)["domains"][0]["publishes"] == 0
+    finally:
+        server.stop()
 
 
 def test_ls_counts_what_there_is(holdfast: Program, workspace: Workspace) -> None:
