@@ -78,6 +78,15 @@ def test_what_makes_no_sense_is_refused_and_told_to_nobody(catalog: Catalog, wor
     assert workspace.domain("catalog").current() == version
 
 
+def test_the_same_change_may_be_made_again_after_it_was_undone(catalog: Catalog, workspace: Workspace) -> None:
+    """C13, C17: registered, dropped, registered again just so: it is there."""
+    for _ in range(3):
+        catalog.register_table("sales", "orders", columns=COLUMNS)
+        assert tables_of(workspace) == [("sales", "orders")]
+        catalog.drop_table("sales", "orders")
+        assert tables_of(workspace) == []
+
+
 def test_an_idempotency_key_makes_a_change_once(catalog: Catalog) -> None:
     """C13: the same key with other content is refused; nothing else of the change happens."""
     catalog.register_table("sales", "orders", key="deploy-7")

@@ -125,7 +125,10 @@ class Catalog:
     def _apply(
         self, said: Payload, check: Callable[[Tables], None], needs: tuple[str, ...], key: str | None
     ) -> Applied:
-        return self._group.apply(Change(draft=EventDraft(payload=said, idempotency_key=key), check=check, needs=needs))
+        # Without a key the content would name the event, and a table that is registered, dropped and registered again,
+        # just so, would be the first event once more. Here each call is a change of its own.
+        own = key or f"change/{self._workspace.randomness.bits(96):024x}"
+        return self._group.apply(Change(draft=EventDraft(payload=said, idempotency_key=own), check=check, needs=needs))
 
 
 def _namespace(there: Tables, namespace: str) -> pa.Table:
