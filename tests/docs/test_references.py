@@ -22,7 +22,9 @@ FUNCTION = re.compile(r"`([\w/]+\.py):(\w+)`")
 FILE = re.compile(r"`((?:src|tests|examples|tools)/[\w./-]+)`")
 
 # Of the stories in the golden files, not of the format: a counter, tags, and what the models put in.
-NOT_OURS = frozenset({"events", "stage", "reviewed", "model", "turn", "name", "tables", "catalog_manifest_path"})
+NOT_OURS = frozenset(
+    {"events", "release", "stage", "reviewed", "model", "turn", "name", "tables", "catalog_manifest_path"}
+)
 
 
 def defined(path: Path) -> set[str]:
@@ -35,8 +37,8 @@ def defined(path: Path) -> set[str]:
 
 
 def records() -> Iterator[object]:
-    """Every JSON record of the golden files. The ledger has a page of its own, and a test beside it; answers to questions
-    are no records."""
+    """Every JSON record of the golden files. The ledger has a page of its own, and a test beside it; answers
+    to questions are no records."""
     for path in sorted((GOLDEN / "v1").rglob("*")):
         if path.is_file() and path.name != ANSWERS and not path.is_relative_to(GOLDEN / "v1" / "ledger"):
             data = path.read_bytes()
