@@ -28,7 +28,7 @@ def test_the_cheap_benchmarks_run_without_the_peers(tmp_path: Path, capsys: pyte
 
 def test_every_benchmark_is_a_module_that_make_bench_runs() -> None:
     helpers = {"__init__", "__main__", "chains", "harness", "peers", "places", "report"}
-    helpers |= {"kv_engines", "kv_processes", "kv_rows", "kv_spark"}
+    helpers |= {"kv_engines", "kv_processes", "kv_rows", "kv_spark", "graph_engines", "graph_rows"}
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} - helpers == set(BENCHMARKS)
 
 

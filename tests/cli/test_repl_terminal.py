@@ -35,12 +35,19 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
-    def wait_for(self, text: str) -> str:
-        """What was printed up to this text."""
-        while text not in self._seen:
-            ready, _, _ = select.select([self._descriptor], [], [], PATIENCE_S)
-            assert ready, f"{text!r} did not come; there is {self._seen!r}"
-            self._seen += os.read(self._descriptor, 4096).decode()
+    def wait_for(self, text: str, *, again: str = "") -> str:
+        """What was printed up to this text; `again` is typed once more whenever nothing has come for a while."""
+        for _ in range(PATIENCE_S if again else 1):
+            while text not in self._seen:
+                ready, _, _ = select.select([self._descriptor], [], [], 1 if again else PATIENCE_S)
+                if not ready:
+                    break
+                self._seen += os.read(self._descriptor, 4096).decode()
+            if text in self._seen:
+                break
+            if again:
+                self.type(again)
+        assert text in self._seen, f"{text!r} did not come; there is {self._seen!r}"
         before, _, self._seen = self._seen.partition(text)
         return before
 
@@ -75,7 +82,8 @@ def test_a_person_can_look_around_at_a_prompt(tmp_path: Path) -> None:
         screen.type("get 77")
         screen.wait_for("get 77")
         screen.type("\x03")
-        assert "error" not in screen.wait_for(newest)
+        # Python's prompt may miss a signal that comes while it still takes in the letter before, until the next comes.
+        assert "error" not in screen.wait_for(newest, again="\x03")
         screen.type("get Ada\n")
         assert "error: 'Ada' is not a whole number" in screen.wait_for(newest)
         screen.type("use --offset 1\n")
