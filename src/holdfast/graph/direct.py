@@ -181,7 +181,7 @@ class DirectGraph:
             raise BadInput(f"direction {direction!r}: use {', '.join(asks)}")
         edges, seen = [edge_schema().empty_table()], pa.array(sorted(set(starts)), pa.string())
         frontier, level = seen, 0
-        while len(frontier) and (depth is None or level < depth) and (until is None or until not in seen.to_pylist()):
+        while len(frontier) and (depth is None or level < depth) and not _has(frontier, until):
             ends = []
             for ask, end in asks[direction]:
                 found = filter_records(ask(frontier), kinds, [], None, {})
@@ -245,6 +245,10 @@ class DirectGraph:
                 self.view.nodes_by_file(pa.array(sorted(new), pa.string())) if transitive and new else nodes.slice(0, 0)
             )
         return sorted(found)
+
+
+def _has(ids: pa.Array, wanted: str | None) -> bool:
+    return wanted is not None and pc.index(ids, wanted).as_py() >= 0
 
 
 def _with_tombstones(table: pa.Table) -> pa.Table:
