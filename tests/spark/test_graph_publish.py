@@ -217,7 +217,8 @@ def test_wrong_columns_are_refused_before_any_job(
             "2 nodes have the id of another with different contents, such as 'n0', 'n1'",
         ),
         (
-            OK_NODES, "SELECT 'a' AS source, 'a' AS target, 'X' AS type, string(id) AS metadata FROM range(2)",
+            OK_NODES,
+            "SELECT 'a' AS source, 'a' AS target, 'X' AS type, '{\"n\":' || id || '}' AS metadata FROM range(2)",
             "1 edges are there twice with different contents, such as 'a' -X-> 'a'",
         ),
         (

@@ -18,14 +18,24 @@ from holdfast.errors import BadRows
 
 __all__ = ["check_metadata", "rows_with_metadata"]
 
-_TOGETHER = 20_000
+_TOGETHER_ROWS = 20_000
+_TOGETHER_BYTES = 1 << 20
 
 
 def check_metadata(texts: pa.Array, what: str) -> None:
-    """BadRows unless every text is a JSON object. Thousands are parsed as one list: their number must come out."""
+    """BadRows unless every text is a JSON object. Thousands are parsed as one list: their number must come out.
+
+    As many as are a megabyte together, or one that is larger: metadata may be more than there is memory.
+    """
     present = texts.drop_null()
-    for start in range(0, len(present), _TOGETHER):
-        some = present.slice(start, _TOGETHER)
+    ends = np.cumsum(pc.binary_length(present).to_numpy(zero_copy_only=False), dtype=np.int64)
+    start = 0
+    while start < len(present):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + _TOGETHER_BYTES, side="right"))
+        end = min(max(end, start + 1), start + _TOGETHER_ROWS)
+        some = present.slice(start, end - start)
+        start = end
         whole = pa.ListArray.from_arrays(pa.array([0, len(some)], pa.int32()), some)
         joined = pc.binary_join(whole, ",")[0].as_py()
         try:
