@@ -14,7 +14,7 @@ from holdfast.catalog.fold import alive
 from holdfast.catalog.payload import Payload
 from holdfast.catalog.workspace import Workspace
 from holdfast.errors import BadInput, Conflict, CorruptShard, LockLost, ScopeEscape, StoreUnavailable
-from holdfast.fencing import borrow_lock
+from holdfast.fencing import borrow_lock, read_lock
 from holdfast.storage.capabilities import Reader
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.objects import ObjectStore
@@ -91,6 +91,9 @@ def test_a_stale_or_forged_ticket_publishes_nothing(workspace: Workspace) -> Non
         with pytest.raises(LockLost, match="borrowed"):
             borrowed.extend(60)
         borrowed.release()
+        record = read_lock(chain.handle.records, chain.layout.lock_key)
+        assert record is not None
+        assert record.is_live(workspace.clock.now()), "what is borrowed is not given back for its holder"
         guard.extend(60)
 
 

@@ -65,6 +65,14 @@ def test_the_best_match_comes_first(catalog: Catalog, workspace: Workspace) -> N
     assert search(workspace, " -- ") == []
 
 
+def test_all_of_the_words_count_more_than_one_of_them_often(catalog: Catalog, workspace: Workspace) -> None:
+    """C27: ranked by what was meant."""
+    catalog.register_table("sales", "refund_refund", description="refund refund refund", tags={"refund": "refund"})
+    catalog.register_table("sales", "misc", description="a long text about many things, one of them a refund, weekly")
+    refresh_search(workspace)
+    assert names(search(workspace, "refund weekly"))[0] == "sales.misc"
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [
