@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,24 @@ class Gate:
         return self.compactor.compact(paths, ticket=ticket)
 
 
+class Queue(deque[Any]):
+    """Tells when somebody has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = threading.Semaphore(0)
+
+    def append(self, waiting: Any, /) -> None:
+        super().append(waiting)
+        self.arrived.release()
+
+
 def test_changes_that_wait_together_are_published_together(workspace: Workspace) -> None:
     """C20: 40 changes in flight take two publishes, and one that is refused takes nobody along."""
     Catalog(workspace).create_namespace("n")
     gate = Gate(workspace)
-    catalog = Catalog(workspace, gate)
+    catalog, queue = Catalog(workspace, gate), Queue()
+    catalog._group._queue = queue
     outcomes: dict[int, object] = {}
 
     def register(number: int) -> None:
@@ -125,11 +139,12 @@ def test_changes_that_wait_together_are_published_together(workspace: Workspace)
     first = threading.Thread(target=register, args=(0,))
     first.start()
     assert gate.entered.wait(60)
+    assert queue.arrived.acquire(timeout=60)
     others = [threading.Thread(target=register, args=(number,)) for number in range(1, 40)]
     for thread in others:
         thread.start()
-    while len(catalog._group._queue) < 39:  # they have all come
-        threading.Event().wait(0.001)
+    for _ in others:
+        assert queue.arrived.acquire(timeout=60)
     gate.open.set()
     for thread in (first, *others):
         thread.join(60)

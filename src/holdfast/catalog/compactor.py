@@ -119,7 +119,8 @@ class Compactor:
             )
             outcome = self._publish(run, guard, after, base)
         except (HoldfastError, OSError) as error:
-            _give_up(run, error)
+            if not isinstance(error, StoreUnavailable):  # an outcome that nobody knows is left to the lease
+                run.give_up(error)
             raise
         self._forget(files)
         return Compaction(
@@ -220,13 +221,3 @@ def _later(watermark: Watermark, events: Sequence[Event | UnknownEvent]) -> Wate
     places = [(event.position or 0, event.event_id) for event in events]
     position, event_id = max(places, default=(0, ""))
     return Watermark(position=position, event_id=event_id) if position > watermark.position else watermark
-
-
-def _give_up(run: Run, error: BaseException) -> None:
-    """Tell the collector that it need not wait; an outcome that nobody knows is left to the lease."""
-    if isinstance(error, StoreUnavailable):
-        return
-    try:
-        run.fail(f"{type(error).__name__}: {error}"[:500])
-    except HoldfastError:
-        return

@@ -26,6 +26,7 @@ from holdfast.errors import (
     AlreadyExists,
     BadInput,
     CorruptRecord,
+    HoldfastError,
     ObjectNotFound,
     RunIdInUse,
     RunSwept,
@@ -190,6 +191,13 @@ class Run:
     def fail(self, note: str) -> None:
         """Say that this run will not be published, so that the collector need not wait for its lease."""
         self._update(state=RunState.FAILED, note=note)
+
+    def give_up(self, error: BaseException) -> None:
+        """Fail because of an error that is on its way up. If even that fails, the lease runs out by itself."""
+        try:
+            self.fail(f"{type(error).__name__}: {error}"[:500])
+        except HoldfastError:
+            return
 
     def _update(self, **changes: object) -> None:
         reason = ""

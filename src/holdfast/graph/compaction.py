@@ -24,7 +24,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from holdfast.chain import Chain, Manifest, Run
-from holdfast.errors import BadInput, Conflict, CorruptRecord, HoldfastError, LockHeld, StoreUnavailable
+from holdfast.errors import BadInput, Conflict, CorruptRecord, LockHeld, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.graph.compact_merge import merge_segments
 from holdfast.graph.compact_plan import FAN, SEGMENT_ROWS_MAX, MergeGroup, plan_all, plan_tiers
@@ -159,7 +159,7 @@ def _one_round(
         return _published(store, publisher, run, before, groups, made, why)
     except BaseException as error:
         if not (is_undecided and isinstance(error, StoreUnavailable)):
-            _fail(run, error)
+            run.give_up(error)
         raise
 
 
@@ -277,11 +277,3 @@ def _check_still_there(before: GraphState, now: GraphState, groups: Groups) -> N
                 f"version {now.version} no longer has the segments of version {before.version} that were merged; "
                 "nothing has changed: look, then compact again"
             )
-
-
-def _fail(run: Run, error: BaseException) -> None:
-    """Tell the collector that it need not wait. If even that fails, the lease runs out by itself."""
-    try:
-        run.fail(f"{type(error).__name__}: {error}"[:500])
-    except HoldfastError:
-        return

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from holdfast.chain import Chain, Committed, InputPin, Layout, Manifest, ManifestDraft, Run, Superseded, Unknown
 from holdfast.chain.numbering import reserve
-from holdfast.errors import AlreadyExists, BuildFailed, Conflict, HoldfastError, StoreUnavailable
+from holdfast.errors import AlreadyExists, BuildFailed, Conflict, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.graph.parts import Arrangement, arrange, totals
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind
@@ -126,7 +126,7 @@ class Publisher:
                 except BaseException as error:
                     leases.close()
                     if not build.is_undecided:
-                        _fail(run, error)
+                        run.give_up(error)
                     raise
 
     def _scratch_key(self) -> str:
@@ -291,11 +291,3 @@ class SegmentSlots:
         mine = self.ids[task * SLOTS_PER_TASK : (task + 1) * SLOTS_PER_TASK]
         first = attempt % SLOTS_PER_TASK
         return [*mine[first:], *mine[:first]]
-
-
-def _fail(run: Run, error: BaseException) -> None:
-    """Tell the collector that it need not wait. If even that fails, the lease runs out by itself."""
-    try:
-        run.fail(f"{type(error).__name__}: {error}"[:500])
-    except HoldfastError:
-        return

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.chain import Chain, Committed, InputPin, Manifest, ManifestDraft, Run, Superseded, Unknown
-from holdfast.errors import BuildFailed, Conflict, HoldfastError, StoreUnavailable
+from holdfast.errors import BuildFailed, Conflict, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.kv.dataset import DataSet, Shard, ValueKind
 from holdfast.kv.keys import KeySchema
@@ -174,16 +174,8 @@ def building(
             except BaseException as error:
                 leases.close()
                 if not build.is_undecided:
-                    _fail(run, error)
+                    run.give_up(error)
                 raise
-
-
-def _fail(run: Run, error: BaseException) -> None:
-    """Tell the collector that it need not wait. If even that fails, the lease runs out by itself."""
-    try:
-        run.fail(f"{type(error).__name__}: {error}"[:500])
-    except HoldfastError:
-        return
 
 
 def _one_per_shard(plan: BuildPlan, receipts: Sequence[ShardReceipt], base: DataSet | None) -> tuple[Shard | None, ...]:
