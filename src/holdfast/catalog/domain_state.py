@@ -22,6 +22,7 @@ from holdfast.catalog.watermark import EVENT_WATERMARK, POSITION_WATERMARK, Wate
 from holdfast.chain import Artifact, Manifest
 from holdfast.codec import Fields, Json
 from holdfast.errors import CorruptRecord, CorruptShard, ObjectNotFound
+from holdfast.parquet_bytes import read_parquet
 from holdfast.storage.capabilities import Reader
 
 __all__ = ["BASE", "DELTA", "DomainState", "StateFile", "encode_table", "read_table", "state_file"]
@@ -165,7 +166,7 @@ def read_table(store: Reader, file: StateFile) -> pa.Table:
     if found != file.checksum:
         raise CorruptShard(file.path, f"its checksum is {found}, not {file.checksum}")
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        table = read_parquet(data)
     except (pa.ArrowException, OSError) as error:
         raise CorruptShard(file.path, f"it is no table: {error}") from None
     schema = state_table(file.table).schema

@@ -146,7 +146,8 @@ def _pinned(tables: Mapping[str, pa.Table]) -> pa.Table:
     inputs = SYSTEM_TABLES["inputs"].make(tables)
     if not len(inputs):
         return _EDGE.empty_table()
-    known = tables["snapshots"].select(["chain", "dataset"]).group_by(["chain"]).aggregate([("dataset", "max")])
+    chains = tables["snapshots"].select(["chain", "dataset"])
+    known = chains.group_by(["chain"], use_threads=False).aggregate([("dataset", "max")])
     place = pc.index_in(inputs["chain"], value_set=known["chain"].combine_chunks())
     names = known["dataset_max"].combine_chunks().take(place.combine_chunks())
     source = pc.coalesce(names, inputs["chain"].combine_chunks())  # a chain outside of the workspace is its own name

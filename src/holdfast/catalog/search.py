@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from holdfast.catalog.domain_state import encode_table
 from holdfast.catalog.reading import read_tables
@@ -28,6 +27,7 @@ from holdfast.catalog.workspace import Workspace
 from holdfast.chain import Artifact, Committed, Manifest, ManifestDraft
 from holdfast.codec import Fields
 from holdfast.errors import BadInput, Conflict, CorruptRecord, CorruptShard, NotFound, ObjectNotFound
+from holdfast.parquet_bytes import read_parquet
 from holdfast.storage.capabilities import Reader
 
 __all__ = ["Hit", "SearchIndex", "load_search", "refresh_search", "search"]
@@ -213,7 +213,7 @@ def _read_file(store: Reader, artifact: Artifact) -> pa.Table:
         raise CorruptShard(artifact.path, "it is missing") from None
     if f"sha256:{hashlib.sha256(data).hexdigest()}" != artifact.checksum:
         raise CorruptShard(artifact.path, "its checksum is not what the manifest says")
-    return pq.read_table(pa.BufferReader(data))
+    return read_parquet(data)
 
 
 def _near(word: str, words: Sequence[str]) -> list[int]:

@@ -92,7 +92,8 @@ def _datasets(there: Tables) -> pa.Table:
     said = ["dataset", "manifest_id", "kind", "run_id", "row_count", "byte_size", "description"]
     details = there["snapshots"].select(said)
     visible = there["datasets"].drop_columns([DELETED])
-    return _sorted(visible.join(details, ["dataset", "manifest_id"], join_type="left outer"), ["dataset"])
+    joined = visible.join(details, ["dataset", "manifest_id"], join_type="left outer", use_threads=False)
+    return _sorted(joined, ["dataset"])
 
 
 def _runs(there: Tables) -> pa.Table:
@@ -107,7 +108,7 @@ def _both_halves(starts: pa.Table, ends: pa.Table, keys: list[str]) -> pa.Table:
     """A beginning and an end of the same thing, either of which may not be known yet."""
     extra = [POSITION, EVENT_ID, DELETED]
     flat = [name for name in ends.column_names if name not in (*extra, "outputs")]
-    joined = starts.drop_columns(extra).join(ends.select(flat), keys, join_type="full outer")
+    joined = starts.drop_columns(extra).join(ends.select(flat), keys, join_type="full outer", use_threads=False)
     status = pc.fill_null(joined.column("status"), "running")
     joined = joined.set_column(joined.column_names.index("status"), "status", status)
     return _sorted(joined, keys)

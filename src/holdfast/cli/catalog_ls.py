@@ -100,9 +100,9 @@ def _namespaces_of(there: Mapping[str, pa.Table]) -> pa.Table:
     """Also those that only tables speak of: whoever told of the tables may not have told of their namespace yet."""
     import pyarrow.compute as pc
 
-    counts = there["tables"].group_by(["namespace"]).aggregate([("table", "count")])
+    counts = there["tables"].group_by(["namespace"], use_threads=False).aggregate([("table", "count")])
     said = there["namespaces"].select(["namespace", "description", "owner"])
-    joined = said.join(counts, ["namespace"], join_type="full outer").sort_by("namespace")
+    joined = said.join(counts, ["namespace"], join_type="full outer", use_threads=False).sort_by("namespace")
     numbers = pc.fill_null(joined["table_count"], 0)
     return joined.drop_columns(["table_count"]).add_column(1, "tables", numbers)
 
@@ -117,8 +117,8 @@ def _datasets_of(there: Mapping[str, pa.Table]) -> pa.Table:
     renamed = visible.select(names).rename_columns(
         [{"row_count": "rows", "byte_size": "bytes"}.get(n, n) for n in names]
     )
-    counts = there["snapshots"].group_by(["dataset"]).aggregate([("manifest_id", "count")])
-    joined = renamed.join(counts, ["dataset"], join_type="left outer").sort_by("dataset")
+    counts = there["snapshots"].group_by(["dataset"], use_threads=False).aggregate([("manifest_id", "count")])
+    joined = renamed.join(counts, ["dataset"], join_type="left outer", use_threads=False).sort_by("dataset")
     numbers = pc.fill_null(joined["manifest_id_count"], 0)
     return joined.drop_columns(["manifest_id_count"]).append_column("snapshots", numbers)
 

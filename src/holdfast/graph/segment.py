@@ -22,7 +22,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from holdfast.chain import Artifact
 from holdfast.codec import Fields
@@ -30,6 +29,7 @@ from holdfast.errors import CorruptRecord, CorruptShard, ObjectNotFound, Unsuppo
 from holdfast.graph.encoding import encoded_column
 from holdfast.graph.records import edge_schema, node_schema
 from holdfast.graph.zone_map import ZoneMap
+from holdfast.parquet_bytes import read_parquet
 from holdfast.storage.objects import ObjectStore
 
 __all__ = [
@@ -124,7 +124,7 @@ def read_segment(store: ObjectStore, descriptor: SegmentDescriptor) -> pa.Table:
     if found != descriptor.checksum:
         raise CorruptShard(descriptor.path, f"its checksum is {found}, not {descriptor.checksum}")
     try:
-        table = pq.read_table(pa.BufferReader(data), read_dictionary=dictionary_columns(descriptor.kind))
+        table = read_parquet(data, read_dictionary=dictionary_columns(descriptor.kind))
     except (pa.ArrowException, OSError) as error:
         raise CorruptShard(descriptor.path, f"it is no segment: {error}") from None
     check_columns(table, descriptor)

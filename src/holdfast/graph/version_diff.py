@@ -153,7 +153,7 @@ class _Changes:
     def report(self, kind: str) -> dict[tuple[str, str, str], Counts]:
         counts: dict[tuple[str, str, str], Counts] = {}
         for what, table in (("added", self.added), ("removed", self.removed), ("changed", self.after)):
-            grouped = table.group_by(["file", "type"]).aggregate([([], "count_all")])
+            grouped = table.group_by(["file", "type"], use_threads=False).aggregate([([], "count_all")])
             for row in grouped.to_pylist():
                 place = (kind, row["file"], row["type"])
                 counts[place] = replace(counts.get(place, Counts()), **{what: row["count_all"]})

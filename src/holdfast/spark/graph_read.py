@@ -165,7 +165,7 @@ class SegmentFetch:
         with tempfile.TemporaryFile(prefix="holdfast-segment-") as spool:
             self._fetch(segment, spool)
             schema = segment_schema(self.kind)
-            for batch in pq.ParquetFile(spool).iter_batches(_BATCH_ROWS, columns=schema.names):
+            for batch in pq.ParquetFile(spool).iter_batches(_BATCH_ROWS, columns=schema.names, use_threads=False):
                 ages = pa.repeat(pa.scalar(age, pa.int32()), batch.num_rows)
                 yield pa.RecordBatch.from_arrays([*batch.columns, ages], names=[*schema.names, "age"])
 
