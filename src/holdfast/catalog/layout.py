@@ -5,6 +5,8 @@
         ledger/claims/{domain}/{SHA-256}.json  who said this first: the same bytes as the event (C13)
         locks/{domain}.positions.json          the counter of a domain's ledger (C14)
         locks/, manifests/, state/, l0/        the domain chains, see `holdfast.chain.layout`
+        manifests/anti-entropy/{domain}.json   how far the ledger was looked through for what was missed (C18)
+        manifests/{domain}.compactor.lock.json the lock of a compactor that nobody lends one
         datasets/{name}/                       key-value and graph chains
 
 Keys here are relative to the workspace; `workspace_prefix` is what puts it below the root. The older forms
@@ -26,8 +28,11 @@ __all__ = [
     "LEDGER_DOMAINS",
     "LedgerLayout",
     "check_name",
+    "compactor_lock_key",
+    "cursor_key",
     "dataset_prefix",
     "ledger_layout",
+    "parse_dataset_url",
     "workspace_prefix",
 ]
 
@@ -37,7 +42,7 @@ DATASETS_PREFIX = "datasets"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _DATASET = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-_LEDGER, _CLAIMS, _LOCKS = "ledger", "claims", "locks"
+_LEDGER, _CLAIMS, _LOCKS, _MANIFESTS = "ledger", "claims", "locks", "manifests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,16 @@ def ledger_layout(domain: str) -> LedgerLayout:
     return LedgerLayout(domain=domain, chain=chain)
 
 
+def cursor_key(domain: str) -> str:
+    """How far anti-entropy has looked through a domain's ledger. Below `manifests/`, which the compactor may swap."""
+    return f"{_MANIFESTS}/anti-entropy/{ledger_layout(domain).domain}.json"
+
+
+def compactor_lock_key(domain: str) -> str:
+    """The lock of a compactor that folds what it was notified of. It may write no lock of the API's (C8)."""
+    return f"{_MANIFESTS}/{ledger_layout(domain).domain}.compactor.lock.json"
+
+
 def check_name(name: str, what: str) -> str:
     """The name of a tenant or a workspace. It becomes a folder, and must be one on every store and file system."""
     if not _NAME.fullmatch(name):
@@ -111,3 +126,14 @@ def dataset_prefix(name: str) -> str:
             "digit"
         )
     return f"{DATASETS_PREFIX}/{name}"
+
+
+def parse_dataset_url(url: str) -> tuple[str, str, str, str] | None:
+    """Root, tenant, workspace and name of the data set that lies at a URL; None where none of a workspace does."""
+    parts = url.rsplit("/", 4)
+    if len(parts) < 5 or parts[3] != DATASETS_PREFIX or not parts[0] or parts[0].endswith(":/"):
+        return None
+    root, tenant, workspace, _, name = parts
+    if not (_NAME.fullmatch(tenant) and _NAME.fullmatch(workspace) and _DATASET.fullmatch(name)):
+        return None
+    return root, tenant, workspace, name
