@@ -24,17 +24,23 @@ from holdfast.catalog.event_rows import rows_of
 from holdfast.catalog.events import Event, UnknownEvent
 from holdfast.catalog.fold import fold_table
 from holdfast.catalog.ledger_read import LedgerReader
+from holdfast.catalog.publishing import (
+    LOCK_TTL_S,
+    Compaction,
+    next_version,
+    publish_state,
+    unchanged,
+    visible_manifest,
+)
 from holdfast.catalog.tables import STATE_TABLES, state_table
 from holdfast.catalog.watermark import Watermark
 from holdfast.catalog.workspace import Workspace
-from holdfast.chain import Chain, Committed, Manifest, ManifestDraft, Run, Superseded, Unknown
-from holdfast.errors import BadInput, Conflict, HoldfastError, StoreUnavailable
+from holdfast.chain import Chain, Run
+from holdfast.errors import BadInput, HoldfastError, StoreUnavailable
 from holdfast.fencing import LockGuard, borrow_lock
 from holdfast.storage.capabilities import Reader
 
 __all__ = ["Compaction", "Compactor", "MergeLimits"]
-
-LOCK_TTL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +53,6 @@ class MergeLimits:
     def __post_init__(self) -> None:
         if self.files_max < 1 or self.rows_max < 1:
             raise BadInput("deltas are merged by count and by rows; give at least 1 of each")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """What a compaction did. Without any change there is no new snapshot."""
-
-    published: bool
-    snapshot_version: int
-    manifest_id: int | None
-    commit_ulid: str | None
-    watermark: Watermark
-    events: int
-    quarantined: int
-    merged: tuple[str, ...] = ()
-    """Tables whose deltas became a base."""
 
 
 class Compactor:
@@ -93,21 +84,13 @@ class Compactor:
             yield guard
 
     def _compact(self, guard: LockGuard, events: Sequence[Event | UnknownEvent]) -> Compaction:
-        base = self._visible()
+        base = visible_manifest(self._chain)
         state = DomainState.of_manifest(self._domain, base)
         changed = self._changed(state, rows_of(events, domain=self._domain))
         watermark = _later(state.watermark, events)
         quarantined = sum(isinstance(event, UnknownEvent) for event in events)
         if not changed and watermark == state.watermark:
-            return Compaction(
-                published=False,
-                snapshot_version=state.snapshot_version,
-                manifest_id=None if base is None else base.manifest_id,
-                commit_ulid=None if base is None else base.commit_ulid,
-                watermark=watermark,
-                events=len(events),
-                quarantined=quarantined,
-            )
+            return unchanged(state, base, events=len(events), quarantined=quarantined)
         run = self._chain.begin_run()
         try:
             files, merged = self._write(run, state, changed)
@@ -115,9 +98,9 @@ class Compactor:
                 domain=self._domain,
                 files=files,
                 watermark=watermark,
-                snapshot_version=self._next_version(state),
+                snapshot_version=next_version(self._chain, state),
             )
-            outcome = self._publish(run, guard, after, base)
+            outcome = publish_state(self._chain, run, guard, after, base=base)
         except (HoldfastError, OSError) as error:
             if not isinstance(error, StoreUnavailable):  # an outcome that nobody knows is left to the lease
                 run.give_up(error)
@@ -133,18 +116,6 @@ class Compactor:
             quarantined=quarantined,
             merged=merged,
         )
-
-    def _visible(self) -> Manifest | None:
-        """The manifest that the next permit is for."""
-        seen = self._chain.look()
-        if seen is None:
-            return self._chain.load_current()  # perhaps one of the legacy path
-        return self._chain.load_manifest(self._chain.layout.ref_of(seen.pointer.manifest_path))
-
-    def _next_version(self, state: DomainState) -> int:
-        """Above every one that was ever published, also those that a rollback has left."""
-        seen, first = self._chain.seen, self._chain.layout.first_id
-        return max(state.snapshot_version, 0 if seen is None else seen.pointer.high_water_id - first + 1) + 1
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
@@ -200,20 +171,6 @@ class Compactor:
         deltas = [file for file in files if file.level == DELTA]
         rows = sum(file.row_count for file in deltas) + len(delta)
         return len(deltas) + 1 > self._limits.files_max or rows > self._limits.rows_max
-
-    def _publish(self, run: Run, guard: LockGuard, state: DomainState, base: Manifest | None) -> Committed:
-        draft = ManifestDraft(artifacts=tuple(file.to_artifact() for file in state.files), payload=state.payload())
-        permit = self._chain.permit(guard)
-        outcome = self._chain.publish(draft, run=run, permit=permit, why="compacted", base=base)
-        match outcome:
-            case Committed():
-                return outcome
-            case Superseded(winner=winner):
-                raise Conflict(f"another compactor published first ({winner}); nothing was lost: tell it again")
-            case Unknown(commit_ulid=ulid, reason=reason):
-                raise StoreUnavailable(
-                    f"whether the commit happened is not known yet ({reason}); telling it again is safe ({ulid})"
-                )
 
 
 def _later(watermark: Watermark, events: Sequence[Event | UnknownEvent]) -> Watermark:

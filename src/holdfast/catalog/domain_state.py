@@ -1,5 +1,8 @@
 """A domain's state as files: for each table a base and small deltas on top of it, in Parquet (C1, C6, C21).
 
+The base of a large table is several files, each with other keys. Every one says how many they are: were one of them
+forgotten, the table would be smaller, and nobody would see it.
+
 A change costs what it changes: it is one delta more. Reading folds the base and its deltas, which gives the same
 whatever was merged when. State that is missing or damaged stops whoever needs it: a table is never taken for empty
 because it could not be read (C22).
@@ -45,6 +48,9 @@ class StateFile:
     checksum: str
     first_position: int
     last_position: int
+    part: int = 0
+    parts: int = 1
+    """Which of the files of a base it is, and of how many. A key is in one of them only."""
 
     def to_artifact(self) -> Artifact:
         return Artifact(
@@ -57,6 +63,7 @@ class StateFile:
                 "level": self.level,
                 "first_position": self.first_position,
                 "last_position": self.last_position,
+                **({"part": self.part, "parts": self.parts} if self.parts > 1 else {}),
             },
         )
 
@@ -77,6 +84,8 @@ class StateFile:
             checksum=artifact.checksum,
             first_position=fields.number("first_position"),
             last_position=fields.number("last_position"),
+            part=fields.optional_number("part") or 0,
+            parts=fields.optional_number("parts") or 1,
         )
 
 
@@ -100,9 +109,7 @@ class DomainState:
         for file in files:
             if STATE_TABLES[file.table].domain != domain:
                 raise CorruptRecord(where, f"it names a file of {file.table!r}, which is not of the {domain} domain")
-        bases = [file.table for file in files if file.level == BASE]
-        if len(set(bases)) < len(bases):
-            raise CorruptRecord(where, "a table has two bases")
+        _check_bases(files, where)
         version = manifest.payload.get(_VERSION, 0)
         if type(version) is not int:
             raise CorruptRecord(where, f"field {_VERSION!r} should be a whole number")
@@ -141,7 +148,22 @@ def encode_table(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def state_file(spec: TableSpec, level: str, path: str, table: pa.Table, data: bytes) -> StateFile:
+def _check_bases(files: Iterable[StateFile], where: str) -> None:
+    """CorruptRecord unless the bases of each table are all the parts of one."""
+    bases: dict[str, list[StateFile]] = {}
+    for file in files:
+        if file.level == BASE:
+            bases.setdefault(file.table, []).append(file)
+    for table, parts in bases.items():
+        if sorted(file.part for file in parts) != list(range(len(parts))):
+            raise CorruptRecord(where, f"table {table!r} has two bases, or a part of one is missing")
+        if {file.parts for file in parts} != {len(parts)}:
+            raise CorruptRecord(where, f"the base of table {table!r} has {len(parts)} parts, and they say otherwise")
+
+
+def state_file(
+    spec: TableSpec, level: str, path: str, table: pa.Table, data: bytes, *, part: int = 0, parts: int = 1
+) -> StateFile:
     """What a manifest will say about a file of rows."""
     span = pc.min_max(table.column(POSITION)).as_py()
     return StateFile(
@@ -153,6 +175,8 @@ def state_file(spec: TableSpec, level: str, path: str, table: pa.Table, data: by
         checksum=f"sha256:{hashlib.sha256(data).hexdigest()}",
         first_position=span["min"],
         last_position=span["max"],
+        part=part,
+        parts=parts,
     )
 
 

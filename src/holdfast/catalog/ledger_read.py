@@ -6,7 +6,7 @@ lists them and cannot read (C9).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -36,14 +36,21 @@ class LedgerReader:
         ScopeEscape for a path that is none of this ledger, before anything is read; ObjectNotFound for an event that
         is gone.
         """
+        found = zip(paths, self.read_bytes(paths), strict=True)
+        return [decode_event(data, path=path, layout=self._layout) for path, data in found]
+
+    def read_bytes(self, paths: Sequence[str]) -> list[bytes]:
+        """The same as they are stored: one byte more than an event may have, if there is more."""
         if len(paths) > PATHS_MAX:
             raise BadInput(f"{len(paths)} paths are too many for one call; give at most {PATHS_MAX}")
         for path in paths:
             self.check_path(path)
         if len(paths) < 2:
-            return [self._read_one(path) for path in paths]
-        with ThreadPoolExecutor(min(len(paths), READS_IN_FLIGHT_MAX), "holdfast-ledger") as pool:
-            return list(pool.map(self._read_one, paths))
+            return self._read_some(paths)
+        some = [paths[start::READS_IN_FLIGHT_MAX] for start in range(min(len(paths), READS_IN_FLIGHT_MAX))]
+        with ThreadPoolExecutor(len(some), "holdfast-ledger") as pool:
+            found = list(pool.map(self._read_some, some))
+        return [found[place % len(some)][place // len(some)] for place in range(len(paths))]
 
     def check_path(self, path: str) -> str:
         """The path, if it is one of an event of this ledger; ScopeEscape otherwise."""
@@ -52,9 +59,9 @@ class LedgerReader:
             raise ScopeEscape(f"{path!r} is no event of this ledger; its paths are like {expected}, a ULID and .json")
         return path
 
-    def _read_one(self, path: str) -> Event | UnknownEvent:
+    def _read_some(self, paths: Sequence[str]) -> list[bytes]:
         # One byte more than an event may have: whatever is there, no more than that is brought into memory.
-        return decode_event(self._read.get_range(path, 0, EVENT_BYTES_MAX + 1), path=path, layout=self._layout)
+        return [self._read.get_range(path, 0, EVENT_BYTES_MAX + 1) for path in paths]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,24 @@ class LedgerLister:
     def cursor_at(self, event_id: str) -> str:
         """The cursor that goes on after this event: the last one that was applied, say, which is not missed (C18)."""
         return self._layout.event_key(event_id)
+
+    def pages(self, *, after: str | None = None) -> Iterator[LedgerPage]:
+        """Every page, from one listing: a long ledger is not looked through once for each of its pages."""
+        if after is not None and not self._layout.is_in_ledger(after):
+            raise ScopeEscape(f"{after!r} is no cursor of this ledger; use one that a page has given, or none")
+        listed = self._lister.list(self._layout.event_prefix, after=after, page_size=PAGE_SIZE_MAX)
+        before: list[str] = []
+        for found in listed:
+            if before:
+                yield self._page(before, is_last=False)
+            before = [info.key for info in found]
+        if before:
+            yield self._page(before, is_last=True)
+
+    def _page(self, keys: list[str], *, is_last: bool) -> LedgerPage:
+        paths = tuple(key for key in keys if self._layout.parse_event_key(key) is not None)
+        foreign = () if len(paths) == len(keys) else tuple(sorted(set(keys) - set(paths)))
+        return LedgerPage(paths=paths, cursor=keys[-1], is_last=is_last, foreign=foreign)
 
     def page(self, *, after: str | None = None, size: int = PAGE_SIZE_MAX) -> LedgerPage:
         """The next `size` events after the cursor, from the beginning without one."""
