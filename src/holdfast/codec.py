@@ -3,13 +3,18 @@
 A record keeps every field it does not know (`Fields.rest`) and writes it back, and refuses a format whose major version
 is higher than its own (S9). A field that is missing or of the wrong type is `CorruptRecord`, which names the key it was
 read from.
+
+Records of older releases carry no format and spell their fields in camelCase. They are read by the names that are
+written today; nothing is ever written the old way (C4).
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import TypeVar
 
 import orjson
@@ -17,7 +22,7 @@ import orjson
 from holdfast.clock import parse_time
 from holdfast.errors import CorruptRecord, UnsupportedFormat
 
-__all__ = ["Fields", "Json", "content_hash", "encode_record", "format_stamp"]
+__all__ = ["Fields", "Json", "content_hash", "encode_record", "format_stamp", "snake_case", "snake_cased"]
 
 Json = dict[str, object]
 
@@ -25,6 +30,7 @@ FORMAT_MAJOR = 1
 FORMAT_MINOR = 0
 
 _T = TypeVar("_T")
+_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 
 def format_stamp(kind: str) -> str:
@@ -42,14 +48,33 @@ def content_hash(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+def snake_case(name: str) -> str:
+    """The name that a field has today: `updated_at` for `updatedAt`."""
+    return _HUMP.sub(lambda hump: f"_{hump[0].lower()}", name)
+
+
+def snake_cased(fields: Mapping[str, object]) -> Json:
+    """The same fields by the names of today. Where both spellings are there, today's counts."""
+    found = {snake_case(name): value for name, value in fields.items()}
+    return found | {name: value for name, value in fields.items() if name in found}
+
+
+@lru_cache(maxsize=1024)
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
 class Fields:
     """The fields of one record, taken one by one; what is left at the end is unknown and kept."""
 
-    __slots__ = ("_fields", "key")
+    __slots__ = ("_fields", "is_old", "key")
 
-    def __init__(self, fields: Mapping[str, object], *, key: str) -> None:
+    def __init__(self, fields: Mapping[str, object], *, key: str, is_old: bool = False) -> None:
         self._fields = dict(fields)
         self.key = key
+        self.is_old = is_old
+        """It has no format: fields may be in camelCase, as older releases wrote them."""
 
     @classmethod
     def decode(cls, data: bytes, *, key: str, kind: str | None) -> Fields:
@@ -60,7 +85,7 @@ class Fields:
             raise CorruptRecord(key, f"not JSON ({error})") from None
         if not isinstance(parsed, dict):
             raise CorruptRecord(key, "not a JSON object")
-        fields = cls(parsed, key=key)
+        fields = cls(parsed, key=key, is_old="format" not in parsed)
         if kind is not None:
             fields.check_format(kind)
         return fields
@@ -78,7 +103,13 @@ class Fields:
                 "upgrade Holdfast"
             )
 
+    def _find(self, name: str) -> None:
+        """Give a field of an old record the name that it has today."""
+        if self.is_old and name not in self._fields and (camel := _camel_case(name)) in self._fields:
+            self._fields[name] = self._fields.pop(camel)
+
     def _take(self, name: str, kind: type[_T], expected: str) -> _T:
+        self._find(name)
         value = self._fields.pop(name, None)
         if type(value) is kind:  # exactly: JSON has no subclasses, and a bool is no number
             return value
@@ -87,6 +118,7 @@ class Fields:
 
     def _has(self, name: str) -> bool:
         """Whether an optional field is there. A null counts as absent, and is not kept."""
+        self._find(name)
         if self._fields.get(name) is None:
             self._fields.pop(name, None)
             return False
@@ -159,7 +191,7 @@ class Fields:
         for value in self._list(name):
             if not isinstance(value, dict):
                 raise CorruptRecord(self.key, f"field {name!r} should be a list of objects")
-            built.append(build(Fields(value, key=self.key)))
+            built.append(build(Fields(value, key=self.key, is_old=self.is_old)))
         return tuple(built)
 
     def rest(self) -> Json:

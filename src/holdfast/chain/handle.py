@@ -6,13 +6,14 @@ where its records and artifacts are, and the injected time and randomness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.chain.ids import next_ulid
 from holdfast.chain.layout import Layout
 from holdfast.chain.pointer import Pointer
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
-from holdfast.errors import ObjectNotFound
+from holdfast.codec import content_hash
+from holdfast.errors import CorruptRecord, ObjectNotFound
 from holdfast.storage.objects import ObjectStore, RecordStore, Version
 
 __all__ = ["ChainHandle", "Progress", "SeenPointer", "no_progress"]
@@ -59,7 +60,19 @@ class ChainHandle:
             stored = self.records.get(self.layout.pointer_key)
         except ObjectNotFound:
             return None
-        return self.parse_pointer(stored.data, stored.version)
+        seen = self.parse_pointer(stored.data, stored.version)
+        return seen if seen.pointer.manifest_hash else self._with_hash(seen)
+
+    def _with_hash(self, seen: SeenPointer) -> SeenPointer:
+        """A pointer of an older release has no hash: then it is that of the bytes that are there now (C4)."""
+        path = seen.pointer.manifest_path
+        try:
+            found = content_hash(self.records.get(path).data)
+        except ObjectNotFound:
+            raise CorruptRecord(path, "the manifest is missing") from None
+        (move,) = seen.pointer.moves
+        moves = (replace(move, manifest_hash=found),)
+        return replace(seen, pointer=replace(seen.pointer, manifest_hash=found, moves=moves))
 
     def parse_pointer(self, data: bytes, version: Version) -> SeenPointer:
         pointer = Pointer.decode(data, key=self.layout.pointer_key, id_field=self.layout.id_field)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from holdfast.clock import Clock, Randomness
 
-__all__ = ["MANIFEST_ID_DIGITS", "ULID_LAST", "format_manifest_id", "is_ulid", "next_ulid", "parse_manifest_id"]
+__all__ = [
+    "MANIFEST_ID_DIGITS",
+    "ULID_LAST",
+    "format_manifest_id",
+    "is_ulid",
+    "next_ulid",
+    "parse_manifest_id",
+    "ulid_at",
+    "ulid_time",
+]
 
 MANIFEST_ID_DIGITS = 20
 ULID_LAST = "7" + "Z" * 25
@@ -17,6 +27,7 @@ _ULID = re.compile(f"[0-7][{_ALPHABET}]{{25}}")
 _ULID_LENGTH = 26
 _RANDOM_BITS = 80
 _STEP_BITS = 64
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID_MAX = (1 << 128) - 1
 
 
@@ -50,6 +61,16 @@ def next_ulid(clock: Clock, randomness: Randomness, *, after: str | None) -> str
     if after is not None and fresh <= (previous := _decode(after)):
         fresh = max(previous + 1, min(previous + 1 + randomness.bits(_STEP_BITS), _ULID_MAX))
     return _encode(fresh)
+
+
+def ulid_at(moment: datetime) -> str:
+    """The first ULID of a moment: for what happened then and was given none. Below every other one of that moment."""
+    return _encode(max(0, int(moment.timestamp() * 1000)) << _RANDOM_BITS)
+
+
+def ulid_time(ulid: str) -> datetime:
+    """The time in a ULID, to the millisecond: what its maker's clock said, or later where that was behind."""
+    return _EPOCH + timedelta(milliseconds=_decode(ulid) >> _RANDOM_BITS)
 
 
 def _encode(number: int) -> str:

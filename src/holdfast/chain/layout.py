@@ -19,18 +19,25 @@ from holdfast.errors import BadInput
 
 __all__ = [
     "DOMAINS",
+    "FORMER_NAMES",
     "Layout",
     "ManifestKey",
     "SegmentKey",
     "domain_layout",
+    "former_field",
     "graph_layout",
+    "is_root_field",
     "kv_layout",
     "layout_named",
     "orchestration_layout",
 ]
 
 DOMAINS = ("catalog", "lineage", "executions", "search")
+FORMER_NAMES = {"core": "catalog", "catalog_core": "catalog", "execution": "executions", "governance": "search"}
+"""What older releases called domains, and what they are called now (C4). `governance` held tags and owners, which are
+found by searching: it became `search`, the fourth domain then as now, and is built again from what the catalog says."""
 ROOT_MANIFEST_KEY = "manifests/root.manifest.json"
+_ROOT_FIELD = "_manifest_path"
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -275,11 +282,22 @@ def domain_layout(domain: str) -> Layout:
         manifest_prefix=f"manifests/{domain}",
         mirror_key=f"manifests/{domain}.manifest.json",
         root_key=ROOT_MANIFEST_KEY,
-        root_field=f"{domain}_manifest_path",
+        root_field=f"{domain}{_ROOT_FIELD}",
         record_prefix=f"manifests/{domain}.",
         artifact_prefixes=(f"state/{domain}", f"l0/{domain}"),
         lock_name=domain,
     )
+
+
+def is_root_field(name: str) -> bool:
+    """Whether a field of the root says where a domain is."""
+    return name.endswith(_ROOT_FIELD)
+
+
+def former_field(root_field: str) -> str:
+    """The root's field of today for one of an older release: `catalog_manifest_path` for `core_manifest_path`."""
+    name, mark, rest = root_field.partition(_ROOT_FIELD)
+    return f"{FORMER_NAMES.get(name, name)}{mark}{rest}"
 
 
 def orchestration_layout() -> Layout:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from holdfast.chain.handle import ChainHandle
 from holdfast.chain.ids import parse_manifest_id
 from holdfast.chain.manifest import ArtifactNames, Manifest
-from holdfast.codec import Fields, Json, content_hash
+from holdfast.codec import Fields, Json, content_hash, snake_cased
 from holdfast.errors import AlreadyExists, Conflict, ObjectNotFound, StoreUnavailable, VersionConflict
 from holdfast.storage.objects import Version
 
@@ -46,10 +46,10 @@ def decode_any_manifest(data: bytes, *, key: str, names: ArtifactNames) -> Manif
 def _legacy_manifest(fields: Fields) -> Manifest:
     """What an old writer left.
 
-    Its fields are its own, so all of them stay in the payload; the kernel needs only an id.
+    Its fields are its own, so all of them stay in the payload, by the names of today (C4); the kernel needs only an id.
     """
-    payload: Json = dict(fields.rest())
-    found = fields.rest().pop("manifest_id", None)
+    payload: Json = snake_cased(fields.rest())
+    found = payload.get("manifest_id")
     try:
         manifest_id = found if isinstance(found, int) and found >= 0 else parse_manifest_id(str(found))
     except ValueError:

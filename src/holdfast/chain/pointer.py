@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id
+from holdfast.chain.ids import format_manifest_id, is_ulid, parse_manifest_id, ulid_at
 from holdfast.clock import format_time
-from holdfast.codec import Fields, Json, encode_record, format_stamp
+from holdfast.codec import Fields, Json, encode_record, format_stamp, snake_cased
 from holdfast.errors import CorruptRecord
 
 __all__ = ["MAKES_VISIBLE", "IdSet", "Move", "MoveKind", "PendingCollection", "Pointer", "PointerIdField"]
+
+_OLD_PATH = "manifestPath"
 
 
 class MoveKind(StrEnum):
@@ -278,7 +280,29 @@ class Pointer:
     @classmethod
     def decode(cls, data: bytes, *, key: str, id_field: PointerIdField) -> Pointer:
         """Parse and check a pointer: its own fields must agree with its newest move."""
-        fields = Fields.decode(data, key=key, kind="pointer")
+        fields = Fields.decode(data, key=key, kind=None)
+        if fields.is_old and _OLD_PATH in fields.rest():
+            return cls._decode_old(fields, key=key, id_field=id_field)
+        fields.check_format("pointer")
+        return cls._of_fields(fields, key=key, id_field=id_field)
+
+    @classmethod
+    def _decode_old(cls, fields: Fields, *, key: str, id_field: PointerIdField) -> Pointer:
+        """A pointer of an older release: in camelCase, and perhaps without hash or moves (C4).
+
+        It is told as if its manifest had just been adopted, at its own time, so that everybody who reads it tells the
+        same; the next write of it is one of today's. A hash that it does not have is empty: whoever builds on the
+        manifest takes it from the bytes (`handle.py`).
+        """
+        rest = snake_cased(fields.rest())
+        if isinstance(number := rest.get(id_field.name), int) and not id_field.as_number:
+            rest[id_field.name] = format_manifest_id(number) if number >= 0 else number
+        if not rest.get("moves"):
+            rest = _as_adopted(Fields(rest, key=key), id_field)
+        return cls._of_fields(Fields(rest, key=key, is_old=True), key=key, id_field=id_field)
+
+    @classmethod
+    def _of_fields(cls, fields: Fields, *, key: str, id_field: PointerIdField) -> Pointer:
         collected = IdSet.from_json(fields.rest().pop("collected", []), key=key)
         pointer = cls(
             manifest_id=id_field.take(fields),
@@ -342,6 +366,37 @@ def broken_succession(moves: Iterable[Move]) -> list[str]:
             found.append(f"move {move.sequence} publishes id {move.target_id}, not greater than {move.source_id}")
         previous = move
     return found
+
+
+def _as_adopted(fields: Fields, id_field: PointerIdField) -> Json:
+    """The fields of a pointer that has one move, which led to what it names."""
+    manifest_id, path, at = id_field.take(fields), fields.text("manifest_path"), fields.time("updated_at")
+    move = Move(
+        sequence=0,
+        kind=MoveKind.ADOPT,
+        commit_ulid=fields.optional_text("commit_ulid") or ulid_at(at),
+        source_id=None,
+        target_id=manifest_id,
+        manifest_path=path,
+        manifest_hash=fields.optional_text("manifest_hash") or "",
+        run_id="legacy",
+        epoch=fields.optional_number("epoch") or 0,
+        at=at,
+        by="legacy",
+        why="written by an older release",
+    )
+    return {
+        **fields.rest(),
+        id_field.name: id_field.encode(manifest_id),
+        "manifest_path": path,
+        "manifest_hash": move.manifest_hash,
+        "epoch": move.epoch,
+        "sequence": 0,
+        "high_water_id": max(fields.optional_number("high_water_id") or 0, manifest_id),
+        "commit_ulid": move.commit_ulid,
+        "updated_at": format_time(at),
+        "moves": [move.to_json()],
+    }
 
 
 def _ulid(fields: Fields) -> str:

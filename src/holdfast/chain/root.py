@@ -1,7 +1,8 @@
 """The root manifest of a workspace: the one stable place from which outside readers find every domain (C3).
 
 It names each domain's pointer, or its legacy path while the domain is switched to legacy-only writes, and so changes
-only when a domain appears or is switched: a commit costs nothing here.
+only when a domain appears or is switched: a commit costs nothing here. One that an older release wrote is read by the
+names of today, and written by them the next time (C4).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.chain.handle import ChainHandle
+from holdfast.chain.layout import former_field, is_root_field
 from holdfast.clock import format_time
-from holdfast.codec import Fields, encode_record
+from holdfast.codec import Fields, encode_record, snake_case
 from holdfast.errors import AlreadyExists, Conflict, CorruptRecord, ObjectNotFound, VersionConflict
 from holdfast.storage.objects import Version
 
@@ -43,11 +45,14 @@ class RootManifest:
     def decode(cls, data: bytes, *, key: str) -> RootManifest:
         fields = Fields.decode(data, key=key, kind=None)
         version, updated_at = fields.number("version"), fields.time("updated_at")
-        rest = fields.rest()
-        paths = {
-            name: value for name, value in rest.items() if name.endswith("_manifest_path") and isinstance(value, str)
-        }
-        unknown = {name: value for name, value in rest.items() if name not in paths}
+        paths: dict[str, str] = {}
+        unknown: dict[str, object] = {}
+        for name, value in fields.rest().items():
+            field_name = former_field(snake_case(name))
+            if not is_root_field(field_name) or not (value is None or isinstance(value, str)):
+                unknown[name] = value
+            elif value is not None and (field_name == name or field_name not in paths):
+                paths[field_name] = value  # where a field is there by both names, today's counts
         return cls(version=version, updated_at=updated_at, paths=paths, unknown=unknown)
 
 
