@@ -42,6 +42,8 @@ IDEMPOTENCY_KEY_CHARACTERS_MAX = 256
 _KIND = "event"
 _DERIVED = "sha256:"
 _POSITION_FIRST = 1
+_NUMBER_MAX = 2**63 - 1
+"""What a column of the state holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ class Event:
             raise BadInput(f"event id {self.event_id!r} is not a ULID")
         if self.position < _POSITION_FIRST:
             raise BadInput(f"event position {self.position} is below {_POSITION_FIRST}")
+        if self.position > _NUMBER_MAX:
+            raise BadInput(f"event position {self.position} is above {_NUMBER_MAX}")
         check_name_text(self.idempotency_key, "the idempotency key")
         check_name_text(self.source, "the source of an event")
 
@@ -226,6 +230,6 @@ def _unknown(data: bytes, path: str, event_id: str, reason: str) -> UnknownEvent
         data=data,
         event_id=event_id,
         event_type=event_type if isinstance(event_type, str) else None,
-        event_version=version if type(version) is int else None,
-        position=position if type(position) is int and position >= _POSITION_FIRST else None,
+        event_version=version if type(version) is int and abs(version) <= _NUMBER_MAX else None,
+        position=position if type(position) is int and _POSITION_FIRST <= position <= _NUMBER_MAX else None,
     )
