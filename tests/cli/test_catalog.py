@@ -404,3 +404,21 @@ class _Refuses:
         del path, target
         if name.partition(".")[0] == self._library:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_a_rollback_by_its_own_command_is_in_the_catalog_at_once(holdfast: Program, tmp_path: Path) -> None:
+    """C16, C28: a data set in a workspace announces itself, also when it is moved by the chain's own commands."""
+    workspace = open_workspace(f"file://{tmp_path}/lake", tenant="acme", workspace="prod")
+    workspace.initialize()
+    for rows in (2, 3):
+        table = pa.table({"id": list(range(rows))})
+        publish_arrow(workspace.dataset("users", "kv"), table, key="id", shards=1)
+    place = f"{tmp_path}/lake/acme/prod"
+    moved = holdfast("rollback", f"{place}/datasets/users", "--why", "one too many", "--json")
+    assert moved.data["repair_pending"] == []
+    shown = holdfast("catalog", "sql", place, "SELECT manifest_id, why FROM system.datasets", "--json")
+    assert shown.data["rows"] == [[0, "one too many"]]
+    Path(f"{place}/locks/catalog.positions.json").write_bytes(b"{")
+    moved = holdfast("forward", f"{place}/datasets/users")
+    assert moved.code == 0
+    assert "holdfast catalog announce" in moved.out

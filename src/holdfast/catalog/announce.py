@@ -10,7 +10,7 @@ announcing twice says it once. The inputs that a manifest pins are part of what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from holdfast.catalog.compactor import Compaction, Compactor
 from holdfast.catalog.events import EventDraft
@@ -24,7 +24,7 @@ from holdfast.chain.pointer import MAKES_VISIBLE
 from holdfast.codec import Fields, Json
 from holdfast.errors import Damaged, NotFound
 
-__all__ = ["announce", "announce_all", "tell_moves"]
+__all__ = ["MOVES_MAX", "announce", "announce_all", "event_key", "tell_moves"]
 
 MOVES_MAX = 100
 """How far back one call looks: whatever is older was announced long ago, or is asked for with more."""
@@ -43,20 +43,36 @@ def announce_all(workspace: Workspace) -> dict[str, Compaction | None]:
     return {name: announce(workspace, name) for name in workspace.dataset_names()}
 
 
-def tell_moves(workspace: Workspace, dataset: str, *, moves_max: int = MOVES_MAX) -> list[Receipt]:
-    """Append the newest moves of a data set to the ledger, the oldest first. What was told before is not told again."""
-    chain = workspace.dataset(dataset)
-    seen = chain.handle.read_pointer()
+def tell_moves(
+    workspace: Workspace,
+    dataset: str,
+    *,
+    moves_max: int = MOVES_MAX,
+    chain: Chain | None = None,
+    told: str | None = None,
+) -> list[Receipt]:
+    """Append the newest moves of a data set to the ledger, the oldest first. What was told before is not told again.
+
+    `chain` is the data set where it is open already; `told` is the commit ULID of a move that was told before.
+    """
+    chain = chain or workspace.dataset(dataset)
+    seen = chain.seen or chain.handle.read_pointer()
     if seen is None:
         raise NotFound(f"data set {dataset!r} has no snapshot; publish one first")
-    newest = list(islice(moves_newest_first(chain.handle, seen.pointer), moves_max))
+    newest = islice(moves_newest_first(chain.handle, seen.pointer), moves_max)
+    untold = list(takewhile(lambda move: move.commit_ulid != told, newest))
     drafts = []
-    for move in reversed(newest):
+    for move in reversed(untold):
         said = _said(chain, dataset, move)
         if said is not None:
-            key = f"dataset/{dataset}/{move.commit_ulid}"
+            key = event_key(dataset, move)
             drafts.append(EventDraft(payload=said, idempotency_key=key, occurred_at=move.at))
     return workspace.ledger("catalog").append_many(drafts)
+
+
+def event_key(dataset: str, move: Move) -> str:
+    """The idempotency key of the event that tells a move."""
+    return f"dataset/{dataset}/{move.commit_ulid}"
 
 
 def _said(chain: Chain, dataset: str, move: Move) -> Payload | None:

@@ -66,7 +66,7 @@ class LedgerLayout:
     def parse_event_key(self, key: str) -> str | None:
         """The event's id; None for a key that is no event of this ledger: another spelling of one is none either."""
         event_id = key.removeprefix(f"{self.event_prefix}/").removesuffix(".json")
-        return event_id if is_ulid(event_id) and key == self.event_key(event_id) else None
+        return event_id if key == f"{self.event_prefix}/{event_id}.json" and is_ulid(event_id) else None
 
     def is_in_ledger(self, key: str) -> bool:
         """Whether a key lies where this domain's events are, whatever it is."""
@@ -131,7 +131,7 @@ def dataset_prefix(name: str) -> str:
 def parse_dataset_url(url: str) -> tuple[str, str, str, str] | None:
     """Root, tenant, workspace and name of the data set that lies at a URL; None where none of a workspace does."""
     parts = url.rsplit("/", 4)
-    if len(parts) < 5 or parts[3] != DATASETS_PREFIX or not parts[0] or parts[0].endswith(":/"):
+    if len(parts) < 5 or parts[3] != DATASETS_PREFIX or not parts[0] or parts[0].endswith(("/", ":")):
         return None
     root, tenant, workspace, _, name = parts
     if not (_NAME.fullmatch(tenant) and _NAME.fullmatch(workspace) and _DATASET.fullmatch(name)):

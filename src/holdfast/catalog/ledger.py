@@ -162,6 +162,14 @@ class Ledger:
             ]
         return [one.result() for one in told]
 
+    def is_told(self, idempotency_key: str) -> bool:
+        """Whether an event with this key was ever claimed. One read."""
+        try:
+            self._read.get(self._layout.claim_key(idempotency_key))
+        except ObjectNotFound:
+            return False
+        return True
+
     # -- one event ---------------------------------------------------------------------------------------------------
 
     def _check(self, draft: EventDraft) -> None:

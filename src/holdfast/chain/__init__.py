@@ -1,7 +1,7 @@
 """The kernel: immutable manifests, one mutable pointer, and everything that keeps them true. Start in `commit.py`."""
 
 from holdfast.chain.async_history import AsyncHistory
-from holdfast.chain.chain import Chain, RolledBack
+from holdfast.chain.chain import Chain
 from holdfast.chain.collect import CollectionPlan
 from holdfast.chain.collection import CollectionRecord, Condemned
 from holdfast.chain.commit import Committed, Outcome, Superseded, Unknown
@@ -19,6 +19,7 @@ from holdfast.chain.layout import (
 )
 from holdfast.chain.lineage import Downstream
 from holdfast.chain.manifest import Artifact, InputPin, Manifest, ManifestDraft
+from holdfast.chain.moved import RolledBack
 from holdfast.chain.opening import chain_on, open_chain
 from holdfast.chain.pointer import Move, MoveKind, Pointer
 from holdfast.chain.purge import Purged

@@ -15,7 +15,7 @@ match outcome:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TypeVar, overload
@@ -30,8 +30,9 @@ from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progres
 from holdfast.chain.history import ManifestRef
 from holdfast.chain.layout import Layout
 from holdfast.chain.legacy import sync_mirror, write_mirror
-from holdfast.chain.lineage import Downstream, find_downstream, undone_by
+from holdfast.chain.lineage import find_downstream, undone_by
 from holdfast.chain.manifest import InputPin, Manifest, ManifestDraft
+from holdfast.chain.moved import RolledBack, tell
 from holdfast.chain.pointer import Move, PendingCollection, Pointer
 from holdfast.chain.reader import AsyncChainReader, ChainReader
 from holdfast.chain.root import sync_root
@@ -44,24 +45,12 @@ from holdfast.fencing import LockGuard, PermitIssuer, PublishPermit, acquire_loc
 from holdfast.storage.objects import AsyncObjectReader, ObjectStore, Version
 from holdfast.storage.probe import ensure_safe
 
-__all__ = ["Chain", "RolledBack"]
+__all__ = ["Chain"]
 
 LOCK_TTL_S_DEFAULT = 60.0
 LEASE_S_DEFAULT = 3600.0
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledBack:
-    """What a rollback did, and everything downstream that was built from what it took back (S35)."""
-
-    left: ManifestRef
-    current: ManifestRef
-    downstream: tuple[Downstream, ...] = ()
-    unread: tuple[str, ...] = ()
-    """Neighbours that could not be read, so what they built is not known."""
-    repair_pending: tuple[str, ...] = ()
 
 
 class Chain:
@@ -72,6 +61,7 @@ class Chain:
         self.by = by
         self._seen: SeenPointer | None = None
         self._mirror_version: Version | None = None
+        self._when_moved: Callable[[], None] | None = None
         self._probed = bool(getattr(handle.records, "conditional_writes_trusted", False))
 
     @property
@@ -180,7 +170,12 @@ class Chain:
         )
         if isinstance(outcome, commit.Committed):
             self._seen = outcome.seen
+            return replace(outcome, repair_pending=(*outcome.repair_pending, *tell(self._when_moved, self.handle)))
         return outcome
+
+    def when_moved(self, told: Callable[[], None]) -> None:
+        """Call `told` after every publish and rollback that is made with this object."""
+        self._when_moved = told
 
     def pin(self, ref: ManifestRef | None = None) -> InputPin:
         """This chain's snapshot as the input of another: what a downstream manifest carries."""
@@ -414,7 +409,8 @@ class Chain:
 
     def _moved(self, moved: history.Rollback) -> RolledBack:
         self._seen = moved.seen
-        return RolledBack(left=moved.left, current=moved.current, repair_pending=self._mirror())
+        repairs = (*self._mirror(), *tell(self._when_moved, self.handle))
+        return RolledBack(left=moved.left, current=moved.current, repair_pending=repairs)
 
     def _finish(self, data: bytes, *, first: bool) -> tuple[str, ...]:
         """Mirror what was just committed: one request where the mirror's version is known, a full look otherwise."""

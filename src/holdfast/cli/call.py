@@ -133,9 +133,19 @@ class Call:
             )
         manifests = None if is_sql_url(url) else self.settings.manifests
         chain = open_chain(url, layout=self._layout, manifests=manifests, by=by)
+        chain.when_moved(lambda: _announce(chain))
         if not self._may_be_lost:
             require_there(chain)
         return chain
+
+
+def _announce(chain: Chain) -> None:
+    """Tell the catalog of the workspace that the chain lies in, if it does. Only a command that moves it comes here."""
+    from holdfast.catalog.datasets import announcer_of
+
+    announcer = announcer_of(chain)
+    if announcer is not None:
+        announcer()
 
 
 def require_there(chain: Chain) -> None:

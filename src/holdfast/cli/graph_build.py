@@ -103,7 +103,7 @@ class _Place:
             from holdfast.graph.store import GraphStore
 
             settings = load_settings()
-            GraphStore.create(self._url or settings.chain or "", by=self._by or settings.by)
+            GraphStore.create(self._url or settings.chain or "", by=self._by or settings.by)  # told with what is built
             self.call = GraphCall(self._url, as_json=self._as_json, by=self._by)
         return self.call.store
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.chain.moved import ANNOUNCEMENT
 from holdfast.cli.call import Call, by_option, common_options, snapshot_options, url_argument, why_option
 from holdfast.cli.downstream import DownstreamSearch
 from holdfast.cli.output import Column, Command, Facts, Line, Part, Table, View
@@ -14,8 +15,8 @@ from holdfast.cli.words import count
 from holdfast.clock import format_time
 
 if TYPE_CHECKING:
-    from holdfast.chain.chain import RolledBack
     from holdfast.chain.lineage import Downstream
+    from holdfast.chain.moved import RolledBack
 
 __all__ = ["command", "moved_json", "moved_parts"]
 
@@ -98,8 +99,11 @@ def moved_parts(headline: str, moved: RolledBack) -> list[Part]:
         Line(f"{headline} Readers see this from their next refresh on; nothing was deleted.", style="bold"),
         Facts([("left", snapshot_text(moved.left)), ("current", snapshot_text(moved.current))]),
     ]
-    if moved.repair_pending:
-        what = " and ".join(moved.repair_pending)
+    if ANNOUNCEMENT in moved.repair_pending:
+        parts.append(Line("The catalog could not be told: run `holdfast catalog announce` once it can be reached."))
+    unwritten = [what for what in moved.repair_pending if what != ANNOUNCEMENT]
+    if unwritten:
+        what = " and ".join(unwritten)
         parts.append(
             Line(f"The pointer has moved, but the {what} could not be written: run `holdfast reconcile --apply`.")
         )

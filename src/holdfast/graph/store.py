@@ -36,7 +36,7 @@ from holdfast.chain import (
 )
 from holdfast.chain.parts import expand
 from holdfast.clock import Clock, Randomness
-from holdfast.errors import AlreadyExists, BadInput, Conflict, SnapshotNotFound
+from holdfast.errors import AlreadyExists, BadInput, Conflict, NotAChain, SnapshotNotFound
 from holdfast.graph.changes import Changes, plan_changes
 from holdfast.graph.direct import DirectGraph
 from holdfast.graph.listing import Versions
@@ -89,7 +89,7 @@ class GraphStore:
     @classmethod
     def create(
         cls,
-        place: str | ObjectStore,
+        place: str | ObjectStore | Chain,
         *,
         by: str | None = None,
         clock: Clock | None = None,
@@ -107,7 +107,7 @@ class GraphStore:
     @classmethod
     def open(
         cls,
-        place: str | ObjectStore,
+        place: str | ObjectStore | Chain,
         *,
         by: str | None = None,
         clock: Clock | None = None,
@@ -377,6 +377,13 @@ def new_segments(changes: Changes) -> list[NewSegment]:
     return made
 
 
-def _chain_at(place: str | ObjectStore, *, by: str | None, clock: Clock | None, randomness: Randomness | None) -> Chain:
+def _chain_at(
+    place: str | ObjectStore | Chain, *, by: str | None, clock: Clock | None, randomness: Randomness | None
+) -> Chain:
+    """The chain of a graph; one that is given as such says itself who writes, and on which clock."""
+    if isinstance(place, Chain):
+        if place.layout.name != graph_layout().name:
+            raise NotAChain(f"{place.store.url!r} is opened as a {place.layout.name} chain: a graph is a graph one")
+        return place
     store = open_store(place.partition("#")[0]) if isinstance(place, str) else place
     return chain_on(store, graph_layout(), by=by, clock=clock, randomness=randomness)

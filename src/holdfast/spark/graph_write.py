@@ -13,6 +13,8 @@ from itertools import pairwise
 
 from pyspark.sql import DataFrame
 
+from holdfast.catalog.datasets import announcing
+from holdfast.chain import open_chain
 from holdfast.errors import AlreadyExists, BadInput, BadRows, BuildFailed, SnapshotNotFound
 from holdfast.graph.publishing import GraphBuild
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind
@@ -101,15 +103,16 @@ def store_at(place: str | GraphStore, *, create: bool = False) -> GraphStore:
         raise BadInput("executors are other processes and cannot reach memory://; use file:// or a bucket")
     if isinstance(place, GraphStore):
         return place
+    chain = announcing(open_chain(place, layout="graph"))
     try:
-        return GraphStore.open(place)
+        return GraphStore.open(chain)
     except SnapshotNotFound:
         if not create:
             raise
     try:
-        return GraphStore.create(place)
+        return GraphStore.create(chain)
     except AlreadyExists:  # by somebody else, a moment ago
-        return GraphStore.open(place)
+        return GraphStore.open(chain)
 
 
 def write_segments(frame: DataFrame, kind: SegmentKind, tasks: int, build: GraphBuild, watch: Watch) -> WrittenSegments:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from holdfast.catalog.datasets import announcing
 from holdfast.chain import Chain, InputPin, open_chain
 from holdfast.errors import BadInput, BuildFailed
 from holdfast.kv.build import routing_for
@@ -93,8 +94,8 @@ def publish_kv(
 
 
 def chain_at(place: str | Chain) -> Chain:
-    """The data set to build; BadInput if executors cannot reach it."""
-    chain = open_chain(place, layout="kv") if isinstance(place, str) else place
+    """The data set to build; BadInput if executors cannot reach it. In a workspace it announces itself."""
+    chain = announcing(open_chain(place, layout="kv")) if isinstance(place, str) else place
     if chain.store.url.startswith("memory:"):
         raise BadInput("executors are other processes and cannot write to memory://; use file:// or a bucket")
     return chain
