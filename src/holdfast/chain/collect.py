@@ -16,13 +16,14 @@ fails; or after it, and they see that the snapshot is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from holdfast.chain.collection import CollectionRecord, Condemned
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, SeenPointer
-from holdfast.chain.history import load_move_target
+from holdfast.chain.history import list_move_target
+from holdfast.chain.listed import Listed
 from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import Move, MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord, RunState, swap_run
@@ -36,6 +37,7 @@ from holdfast.chain.survey import (
     survey_chain,
 )
 from holdfast.errors import BadInput, Conflict, Damaged, VersionConflict
+from holdfast.storage.objects import sizes_of
 
 __all__ = ["CollectionPlan", "collect", "plan_collection"]
 
@@ -126,9 +128,9 @@ def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retent
     kept = kept_moves(handle, survey, retention)
     reader = PartReader(handle)
     needed = needed_by(handle, reader, kept)
-    leaving, last_id, unreadable = _leaving(handle, reader, survey, {move.target_id for move in kept})
+    leaving, last, unreadable = _leaving(handle, reader, survey, {move.target_id for move in kept})
     condemned = [
-        *_condemned_objects(survey, fates, needed, last_id, cautious=bool(unreadable)),
+        *_condemned_objects(handle, survey, fates, needed, last, cautious=bool(unreadable)),
         *_condemned_manifests(survey, leaving),
         *_condemned_runs(handle, survey, fates, leaving),
     ]
@@ -145,46 +147,66 @@ def _plan(handle: ChainHandle, survey: Survey, fates: dict[str, Fate], *, retent
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LastNamed:
+    """What snapshots outside the window name: the newest of them to do so, and the size that they say."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, manifest_id: int, listed: Listed, named: Mapping[str, Mapping[str, int]]) -> None:
+        """Newest first, so that the first to name a path is the last that did."""
+        self.sizes.update(listed.sizes)
+        for path, inside in named.items():
+            if path not in self.ids:  # nor is a part looked into again that a newer one shares
+                self.ids[path] = manifest_id
+                self.sizes.update(inside)
+                for held in inside:
+                    self.ids.setdefault(held, manifest_id)
+
+
 def _leaving(
     handle: ChainHandle, reader: PartReader, survey: Survey, kept: set[int]
-) -> tuple[list[Move], dict[str, int], tuple[str, ...]]:
+) -> tuple[list[Move], LastNamed, tuple[str, ...]]:
     """Snapshots outside the window, the newest of them to name each artifact, and those that cannot be read."""
     leaving: list[Move] = []
-    last_id: dict[str, int] = {}
+    last = LastNamed()
     unreadable: list[str] = []
-    for move in sorted(survey.published, key=lambda move: -move.target_id):  # so that the first to name it is the last
+    for move in sorted(survey.published, key=lambda move: -move.target_id):
         if move.target_id in kept:
             continue
         try:
-            manifest = load_move_target(handle, move)
-            named = reader.named_by(manifest)
+            listed = list_move_target(handle, move)
+            named = reader.named_by(listed)
         except Damaged as error:
             unreadable.append(str(error))
             continue
-        if manifest.legacy:
+        if listed.legacy:
             unreadable.append(f"{move.manifest_path!r} is in a legacy format whose files are not known")
             continue
         leaving.append(move)
-        for path, inside in named.items():
-            if path not in last_id:  # nor is a part looked into again that a newer one shares
-                last_id[path] = move.target_id
-                last_id |= {held: move.target_id for held in inside if held not in last_id}
-    return leaving, last_id, tuple(unreadable)
+        last.add(move.target_id, listed, named)
+    return leaving, last, tuple(unreadable)
 
 
 def _condemned_objects(
-    survey: Survey, fates: dict[str, Fate], needed: set[str], last_id: dict[str, int], *, cautious: bool
+    handle: ChainHandle, survey: Survey, fates: dict[str, Fate], needed: set[str], last: LastNamed, *, cautious: bool
 ) -> list[Condemned]:
     """Objects that no kept manifest names and no live run claims. `cautious`: an unreadable manifest may name anything,
     so take only what a readable one named or an abandoned run wrote."""
     live = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.LIVE)
     abandoned = ClaimIndex(record.claims for record, _ in survey.runs if fates[record.run_id] is Fate.ABANDONED)
+    doomed = {
+        key: last.sizes.get(key) if size is None else size
+        for key, size in survey.objects
+        if key not in needed and not live.covers(key) and (not cautious or key in last.ids or abandoned.covers(key))
+    }
+    unnamed = [key for key, size in doomed.items() if size is None]
+    doomed |= zip(unnamed, sizes_of(handle.store, unnamed), strict=True)
     return [
-        Condemned(key=info.key, what="artifact", byte_size=info.size, last_id=last_id.get(info.key))
-        for info in survey.objects
-        if info.key not in needed
-        and not live.covers(info.key)
-        and (not cautious or info.key in last_id or abandoned.covers(info.key))
+        Condemned(key=key, what="artifact", byte_size=size, last_id=last.ids.get(key))
+        for key, size in doomed.items()
+        if size is not None  # gone meanwhile
     ]
 
 
@@ -236,7 +258,8 @@ def _enforce(
         condemned=plan.condemned,
     )
     handle.records.put_new(handle.layout.collection_key(collection), record.encode())
-    highest = max((_manifest_id(handle, item.key) for item in plan.condemned), default=0)
+    manifests = (item.key for item in plan.condemned if item.what in {"manifest", "orphan manifest"})
+    highest = max((_manifest_id(handle, key) for key in manifests), default=0)
 
     def condemn(pointer: Pointer) -> Pointer:
         return replace(

@@ -16,7 +16,7 @@ from holdfast.clock import format_time
 from holdfast.codec import Fields, Json, encode_record, format_stamp
 from holdfast.errors import CorruptRecord, ObjectNotFound
 
-__all__ = ["CollectionRecord", "Condemned", "read_collection"]
+__all__ = ["CollectionRecord", "Condemned", "read_collection", "read_condemned_keys"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,18 @@ class CollectionRecord:
 
 def read_collection(handle: ChainHandle, collection: str) -> CollectionRecord:
     key = handle.layout.collection_key(collection)
+    return CollectionRecord.decode(_record_bytes(handle, key), key=key)
+
+
+def read_condemned_keys(handle: ChainHandle, collection: str) -> tuple[str, ...]:
+    """Only the keys that it condemned: the next collection asks no more of it."""
+    key = handle.layout.collection_key(collection)
+    fields = Fields.decode(_record_bytes(handle, key), key=key, kind="collection")
+    return fields.records("condemned", lambda item: item.text("key"))
+
+
+def _record_bytes(handle: ChainHandle, key: str) -> bytes:
     try:
-        return CollectionRecord.decode(handle.records.get(key).data, key=key)
+        return handle.records.get(key).data
     except ObjectNotFound:
         raise CorruptRecord(key, "the record of a collection is missing") from None

@@ -13,6 +13,7 @@ from datetime import datetime
 from holdfast.chain.commit import Landed, Lost, Undecided, move_pointer, require_artifacts, same_target
 from holdfast.chain.handle import ChainHandle, SeenPointer
 from holdfast.chain.legacy import decode_any_manifest, read_mirror
+from holdfast.chain.listed import Listed
 from holdfast.chain.manifest import Artifact, Manifest
 from holdfast.chain.moves import find_move, moves_newest_first
 from holdfast.chain.parts import PartReader, parts_of
@@ -34,6 +35,7 @@ __all__ = [
     "Rollback",
     "forward",
     "history",
+    "list_move_target",
     "load_current",
     "load_move_target",
     "require_pointer",
@@ -121,14 +123,25 @@ def load_move_target(handle: ChainHandle, move: Move) -> Manifest:
     return load_manifest_at(handle, move.manifest_path, move.manifest_hash)
 
 
+def list_move_target(handle: ChainHandle, move: Move) -> Listed:
+    """Only what that manifest lists, by path: for whoever asks it of very many."""
+    data = _manifest_bytes(handle, move.manifest_path, move.manifest_hash)
+    return Listed.of_manifest(data, key=move.manifest_path, names=handle.layout.names)
+
+
 def load_manifest_at(handle: ChainHandle, path: str, expected_hash: str) -> Manifest:
+    data = _manifest_bytes(handle, path, expected_hash)
+    return decode_any_manifest(data, key=path, names=handle.layout.names)
+
+
+def _manifest_bytes(handle: ChainHandle, path: str, expected_hash: str) -> bytes:
     try:
         data = handle.records.get(path).data
     except ObjectNotFound:
         raise CorruptRecord(path, "the manifest is missing") from None
     if (found_hash := content_hash(data)) != expected_hash:
         raise CorruptRecord(path, f"its bytes hash to {found_hash}, not to {expected_hash}")
-    return decode_any_manifest(data, key=path, names=handle.layout.names)
+    return data
 
 
 def load_current(handle: ChainHandle) -> Manifest | None:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 
 from holdfast.chain.handle import ChainHandle
+from holdfast.chain.listed import Listed
 from holdfast.chain.manifest import PARTS_KIND, Artifact, ArtifactNames, Manifest, spell_artifacts, take_artifacts
 from holdfast.codec import Fields, content_hash, encode_record, format_stamp
 from holdfast.errors import BadInput, CorruptRecord, ObjectNotFound
@@ -23,6 +25,8 @@ __all__ = ["PartReader", "decode_part", "describe_part", "encode_part", "expand"
 READS_IN_FLIGHT_MAX = 16
 READ_TOGETHER_FROM = 8
 """So many parts are worth a few threads; fewer are read one after the other."""
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def parts_of(names: ArtifactNames, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
@@ -67,16 +71,20 @@ def decode_part(data: bytes, *, key: str, names: ArtifactNames) -> tuple[Artifac
 
 def read_part(handle: ChainHandle, part: Artifact) -> tuple[Artifact, ...]:
     """What the stored part lists, once its bytes are those that `part` describes. CorruptRecord otherwise."""
+    artifacts = decode_part(_part_bytes(handle, part), key=part.path, names=handle.layout.names)
+    if sum(artifact.row_count for artifact in artifacts) != part.row_count:
+        raise CorruptRecord(part.path, f"what it lists has not the {part.row_count} rows that its manifest says")
+    return artifacts
+
+
+def _part_bytes(handle: ChainHandle, part: Artifact) -> bytes:
     try:
         data = handle.store.get(part.path).data
     except ObjectNotFound:
         raise CorruptRecord(part.path, "the part is missing") from None
     if (found := content_hash(data)) != part.checksum:
         raise CorruptRecord(part.path, f"its bytes hash to {found}, not to {part.checksum}")
-    artifacts = decode_part(data, key=part.path, names=handle.layout.names)
-    if sum(artifact.row_count for artifact in artifacts) != part.row_count:
-        raise CorruptRecord(part.path, f"what it lists has not the {part.row_count} rows that its manifest says")
-    return artifacts
+    return data
 
 
 class PartReader:
@@ -85,7 +93,7 @@ class PartReader:
     def __init__(self, handle: ChainHandle) -> None:
         self._handle = handle
         self._artifacts: dict[tuple[str, str], tuple[Artifact, ...]] = {}
-        self._paths: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._sizes: dict[tuple[str, str], Mapping[str, int]] = {}
 
     def load(self, part: Artifact) -> tuple[Artifact, ...]:
         """What a part lists."""
@@ -102,23 +110,22 @@ class PartReader:
         self._artifacts |= {_identity(part): held for part, held in zip(missing, found, strict=True)}
         return [self._artifacts[_identity(part)] for part in parts]
 
-    def paths(self, part: Artifact) -> tuple[str, ...]:
-        """Where everything is that a part lists. Only this is remembered: a collector looks at very many."""
-        found = self._paths.get(_identity(part))
+    def sizes(self, part: Artifact) -> Mapping[str, int]:
+        """Path and size of everything that a part lists. Only this is remembered: a collector looks at very many."""
+        found = self._sizes.get(_identity(part))
         if found is None:
-            found = tuple(artifact.path for artifact in read_part(self._handle, part))
-            self._paths[_identity(part)] = found
+            data = _part_bytes(self._handle, part)
+            found = Listed.of_part(data, key=part.path, names=self._handle.layout.names).sizes
+            self._sizes[_identity(part)] = found
         return found
 
-    def named_by(self, manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    def named_by(self, listed: Listed) -> dict[str, Mapping[str, int]]:
         """The path of everything that a manifest lists, and, of those that are parts, of everything they list in turn.
 
         Not flat, because thousands of snapshots share their parts: whoever asks for many looks into each but once.
         """
-        found: dict[str, tuple[str, ...]] = {artifact.path: () for artifact in manifest.artifacts}
-        for part in parts_of(self._handle.layout.names, manifest.artifacts):
-            found[part.path] = self.paths(part)
-        return found
+        found: dict[str, Mapping[str, int]] = dict.fromkeys(listed.sizes, _NOTHING)
+        return found | {part.path: self.sizes(part) for part in listed.parts}
 
     def expand(self, manifest: Manifest) -> tuple[Artifact, ...]:
         """Every artifact of a snapshot but the parts themselves, in the order of age. CorruptRecord if one of them is

@@ -19,7 +19,7 @@ from datetime import timedelta
 from holdfast.chain.collection import CollectionRecord, Condemned, read_collection
 from holdfast.chain.fence import write_in_place
 from holdfast.chain.handle import ChainHandle, Progress, SeenPointer, no_progress
-from holdfast.chain.history import load_move_target, published_moves, require_pointer
+from holdfast.chain.history import list_move_target, published_moves, require_pointer
 from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import MoveKind, PendingCollection, Pointer
 from holdfast.chain.runs import RunRecord
@@ -135,7 +135,7 @@ def _to_delete(handle: ChainHandle, pointer: Pointer, record: CollectionRecord) 
     for move in published_moves(handle, pointer):
         needed |= {move.manifest_path, handle.layout.run_key(move.run_id)}
         try:
-            for path, inside in reader.named_by(load_move_target(handle, move)).items():
+            for path, inside in reader.named_by(list_move_target(handle, move)).items():
                 if path not in needed:  # a part that another snapshot shares was looked into already
                     needed.add(path)
                     needed.update(inside)

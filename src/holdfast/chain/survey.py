@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from holdfast.chain.collection import read_collection
+from holdfast.chain.collection import read_condemned_keys
 from holdfast.chain.handle import ChainHandle, SeenPointer
-from holdfast.chain.history import load_move_target, require_pointer
+from holdfast.chain.history import list_move_target, require_pointer
 from holdfast.chain.moves import moves_newest_first
 from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import MAKES_VISIBLE, Move
 from holdfast.chain.runs import RunRecord, RunState, list_runs
 from holdfast.chain.tags import TagBook, read_tags, tags_of
 from holdfast.errors import Conflict, Damaged, InvariantViolation
-from holdfast.storage.objects import ObjectInfo, Version
+from holdfast.storage.objects import ObjectInfo, Version, list_keys_of
 
 __all__ = [
     "Fate",
@@ -41,7 +41,8 @@ class Survey:
     seen: SeenPointer
     moves: tuple[Move, ...]
     """All moves that made a snapshot visible, newest first, collected ones included."""
-    objects: tuple[ObjectInfo, ...]
+    objects: tuple[tuple[str, int | None], ...]
+    """The key of everything where artifacts are, with its size where the store tells it for nothing."""
     manifests: tuple[ObjectInfo, ...]
     runs: tuple[tuple[RunRecord, Version], ...]
     tags: TagBook
@@ -63,9 +64,7 @@ def survey_chain(handle: ChainHandle) -> Survey:
         raise Conflict(
             "this chain is switched to legacy-only writes: what is in use cannot be known, so nothing is collected"
         )
-    objects = tuple(
-        info for prefix in handle.layout.artifact_prefixes for page in handle.store.list(prefix) for info in page
-    )
+    objects = tuple(found for prefix in handle.layout.artifact_prefixes for found in list_keys_of(handle.store, prefix))
     manifests = tuple(
         info
         for page in handle.records.list(handle.layout.manifest_prefix)
@@ -79,9 +78,7 @@ def survey_chain(handle: ChainHandle) -> Survey:
     tags, _ = read_tags(handle)
     moves = tuple(move for move in moves_newest_first(handle, seen.pointer) if move.kind in MAKES_VISIBLE)
     pending = frozenset(
-        item.key
-        for collection in seen.pointer.collections
-        for item in read_collection(handle, collection.collection).condemned
+        key for collection in seen.pointer.collections for key in read_condemned_keys(handle, collection.collection)
     )
     return Survey(
         seen=seen,
@@ -152,14 +149,14 @@ def needed_by(handle: ChainHandle, reader: PartReader, moves: list[Move]) -> set
     needed: set[str] = set()
     for move in moves:
         try:
-            manifest = load_move_target(handle, move)
-            named = reader.named_by(manifest)
+            listed = list_move_target(handle, move)
+            named = reader.named_by(listed)
         except Damaged as error:
             raise InvariantViolation(
                 f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is kept "
                 f"but cannot be read ({error})"
             ) from error
-        if manifest.legacy:
+        if listed.legacy:
             raise InvariantViolation(
                 f"nothing was collected: snapshot {handle.layout.ref_of(move.manifest_path)} is in a "
                 "legacy format whose files are not known; it must leave the retention window first"

@@ -31,7 +31,7 @@ from holdfast.errors import (
 from holdfast.storage import local_io as io
 from holdfast.storage.asyncs import ThreadedAsyncReader
 from holdfast.storage.keys import check_key, check_keys, check_page_size, check_prefix, check_range
-from holdfast.storage.local_walk import has_objects, temporaries, walk
+from holdfast.storage.local_walk import has_objects, temporaries, walk, walk_keys
 from holdfast.storage.objects import PAGE_SIZE_DEFAULT, AsyncObjectReader, ObjectInfo, StoredObject, Version
 
 __all__ = ["LocalStore"]
@@ -251,6 +251,11 @@ class LocalStore:
         check_page_size(page_size)
         folder = check_prefix(prefix)
         return walk(self._path(folder), f"{folder}/" if folder else "", after, page_size)
+
+    def list_keys(self, prefix: str) -> Iterator[tuple[str, None]]:
+        # A collector goes through every object and keeps most: a stat of each would be most of its time.
+        folder = check_prefix(prefix)
+        return ((key, None) for key in walk_keys(self._path(folder), f"{folder}/" if folder else ""))
 
     # -- writing
 

@@ -15,7 +15,7 @@ from holdfast.storage import local_io as io
 from holdfast.storage.keys import check_key
 from holdfast.storage.objects import ObjectInfo
 
-__all__ = ["has_objects", "temporaries", "walk"]
+__all__ = ["has_objects", "temporaries", "walk", "walk_keys"]
 
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
@@ -30,6 +30,18 @@ def walk(path: str, start: str, after: str | None, page_size: int) -> Iterator[l
             page = []
     if page:
         yield page
+
+
+def walk_keys(path: str, start: str, after: str | None = None) -> Iterator[str]:
+    """Only their keys, without a look at the files: one may be gone already."""
+    for name, is_folder in _entries(path):
+        key = f"{start}{name}"
+        if is_folder:
+            # All keys below start with `key`: skip the folder if `after` lies behind them all.
+            if after is None or key > after or after.startswith(key):
+                yield from walk_keys(f"{path}/{name[:-1]}", key, after)
+        elif (after is None or key > after) and _is_key(key):
+            yield key
 
 
 def has_objects(path: str) -> bool:
@@ -53,20 +65,14 @@ def temporaries(path: str, start: str = "") -> Iterator[tuple[str, os.stat_resul
 
 
 def _objects(path: str, start: str, after: str | None) -> Iterator[ObjectInfo]:
-    for name, is_folder in _entries(path):
-        key = f"{start}{name}"
-        if is_folder:
-            # All keys below start with `key`: skip the folder if `after` lies behind them all.
-            if after is None or key > after or after.startswith(key):
-                yield from _objects(f"{path}/{name[:-1]}", key, after)
-        elif (after is None or key > after) and _is_key(key):
-            try:
-                status = os.stat(f"{path}/{name}")
-            except _MISSING:
-                continue
-            except OSError as error:
-                raise io.translate(error, key) from error
-            yield io.info_of(key, status)
+    for key in walk_keys(path, start, after):
+        try:
+            status = os.stat(f"{path}/{key[len(start) :]}")
+        except _MISSING:
+            continue
+        except OSError as error:
+            raise io.translate(error, key) from error
+        yield io.info_of(key, status)
 
 
 def _entries(path: str) -> list[tuple[str, bool]]:

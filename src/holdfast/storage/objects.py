@@ -32,6 +32,7 @@ __all__ = [
     "RecordStore",
     "StoredObject",
     "Version",
+    "list_keys_of",
     "local_path_of",
     "sizes_of",
 ]
@@ -170,6 +171,17 @@ def sizes_of(store: ObjectStore, keys: Sequence[str]) -> list[int | None]:
     if tell is not None:
         return tell(keys)
     return [None if info is None else info.size for info in store.head_many(keys)]
+
+
+def list_keys_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int | None]]:
+    """The keys of all objects below the folder `prefix`, in order, each with its size where that came with the listing.
+
+    A store that has to ask for each size has a method `list_keys`: a collector asks it of the few that it condemns.
+    """
+    tell: Callable[[str], Iterator[tuple[str, int | None]]] | None = getattr(store, "list_keys", None)
+    if tell is not None:
+        return tell(prefix)
+    return ((info.key, info.size) for page in store.list(prefix) for info in page)
 
 
 def local_path_of(store: ObjectStore, key: str) -> Path | None:

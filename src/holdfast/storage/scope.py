@@ -18,7 +18,9 @@ from holdfast.storage.objects import (
     ObjectStore,
     StoredObject,
     Version,
+    list_keys_of,
     local_path_of,
+    sizes_of,
 )
 
 __all__ = ["AsyncScopedReader", "ScopedStore", "scope"]
@@ -146,6 +148,9 @@ class ScopedStore:
         found = self.__store.head_many([self._confinement.inside(key) for key in keys])
         return [None if info is None else self._confinement.outside(info) for info in found]
 
+    def sizes(self, keys: Sequence[str]) -> list[int | None]:
+        return sizes_of(self.__store, [self._confinement.inside(key) for key in keys])
+
     def list_folders(self, prefix: str) -> list[str]:
         return self.__store.list_folders(self._confinement.folder_inside(prefix))
 
@@ -156,6 +161,11 @@ class ScopedStore:
         # `after` is only compared, never opened; but joined it must still sort inside this folder, which any text does.
         start = None if after is None else f"{self._confinement.folder}/{after}"
         return self._pages(self.__store.list(folder, after=start, page_size=page_size))
+
+    def list_keys(self, prefix: str) -> Iterator[tuple[str, int | None]]:
+        above = len(self._confinement.folder) + 1
+        found = list_keys_of(self.__store, self._confinement.folder_inside(prefix))
+        return ((key[above:], size) for key, size in found)
 
     def delete(self, keys: Iterable[str]) -> None:
         self.__store.delete(self._confinement.inside(key) for key in keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
@@ -13,7 +13,7 @@ from holdfast.chain import tags as tags_module
 from holdfast.chain.collect import CollectionPlan
 from holdfast.chain.commit import Landed, Undecided
 from holdfast.chain.handle import ChainHandle, SeenPointer
-from holdfast.chain.manifest import Manifest
+from holdfast.chain.listed import Listed
 from holdfast.chain.parts import PartReader
 from holdfast.chain.pointer import Pointer
 from holdfast.chain.runs import Run, RunRecord
@@ -155,9 +155,9 @@ def tag_without_touching() -> Iterator[None]:
 def overlook_parts() -> Iterator[None]:
     """The collector sees what a manifest lists, and not what its parts list."""
 
-    def only_listed(self: PartReader, manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    def only_listed(self: PartReader, listed: Listed) -> dict[str, Mapping[str, int]]:
         del self
-        return {artifact.path: () for artifact in manifest.artifacts}
+        return {path: {} for path in listed.sizes}
 
     with patch.object(PartReader, "named_by", only_listed):
         yield
