@@ -1,4 +1,4 @@
-"""What a pipeline is: sources, steps of SQL, and the data sets that are made of them. The same from a file or in Python.
+"""What a pipeline is: sources, steps of SQL, and data sets made of them. The same from a file or in Python.
 
     Pipeline(
         name="nightly",
