@@ -228,7 +228,7 @@ def test_a_data_set_name_is_one_folder(name: str) -> None:
 def test_what_is_not_there_is_said_in_one_line(workspace: Workspace) -> None:
     """C2: a domain that does not exist, a data set that was never published, a kind that is none."""
     with pytest.raises(BadInput, match="no domain; there are catalog, lineage, executions, search and orchestration"):
-        workspace.domain("core")
+        workspace.domain("payments")
     with pytest.raises(NotAChain):
         workspace.dataset("missing")
     with pytest.raises(BadInput, match="use kv or graph"):

@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
@@ -23,6 +24,7 @@ from holdfast.catalog.domain_state import BASE, DELTA, DomainState, StateFile, e
 from holdfast.catalog.event_rows import rows_of
 from holdfast.catalog.events import Event, UnknownEvent
 from holdfast.catalog.fold import fold_table
+from holdfast.catalog.former import move_forward
 from holdfast.catalog.ledger_read import LedgerReader
 from holdfast.catalog.publishing import (
     LOCK_TTL_S,
@@ -58,7 +60,16 @@ class MergeLimits:
 class Compactor:
     """Publishes one domain. Not for several threads at once; several processes may, and the kernel keeps them apart."""
 
-    def __init__(self, workspace: Workspace, domain: str, *, limits: MergeLimits | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        domain: str,
+        *,
+        limits: MergeLimits | None = None,
+        own_lock: Callable[[Chain], AbstractContextManager[LockGuard]] | None = None,
+    ) -> None:
+        """`own_lock` is taken where no ticket is given, once there is something to publish: the domain's, if none."""
+        self._own_lock = own_lock
         self._chain: Chain = workspace.domain(domain)
         self._domain = domain
         self._events: LedgerReader = workspace.ledger_reader(domain)
@@ -71,8 +82,11 @@ class Compactor:
         """Fold the events at these paths. LockLost if the ticket is not the current holder's; Conflict if another
         publisher was first: then nothing happened, and telling it again is safe."""
         events = self._events.read(paths)
-        with self._locked(ticket) as guard:
-            return self._compact(guard, events)
+        with ExitStack() as stack:
+            if ticket is None and (own_lock := self._own_lock) is not None:
+                return self._compact(cache(lambda: stack.enter_context(own_lock(self._chain))), events)
+            guard = stack.enter_context(self._locked(ticket))
+            return self._compact(lambda: guard, events)
 
     @contextmanager
     def _locked(self, ticket: str | None) -> Iterator[LockGuard]:
@@ -83,15 +97,17 @@ class Compactor:
         with self._chain.lock(operation=f"compact {self._domain}", ttl_s=LOCK_TTL_S) as guard:
             yield guard
 
-    def _compact(self, guard: LockGuard, events: Sequence[Event | UnknownEvent]) -> Compaction:
+    def _compact(self, lock: Callable[[], LockGuard], events: Sequence[Event | UnknownEvent]) -> Compaction:
         base = visible_manifest(self._chain)
+        if base is None or base.legacy:
+            base = move_forward(self._chain, self._domain, base, lock) or base
         state = DomainState.of_manifest(self._domain, base)
         changed = self._changed(state, rows_of(events, domain=self._domain))
         watermark = _later(state.watermark, events)
         quarantined = sum(isinstance(event, UnknownEvent) for event in events)
         if not changed and watermark == state.watermark:
             return unchanged(state, base, events=len(events), quarantined=quarantined)
-        run = self._chain.begin_run()
+        guard, run = lock(), self._chain.begin_run()
         try:
             files, merged = self._write(run, state, changed)
             after = DomainState(

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -89,6 +90,41 @@ class StateFile:
         )
 
 
+def _former_files(payload: Mapping[str, object], where: str) -> tuple[StateFile, ...]:
+    """The files that a manifest of an older release names (C4).
+
+    It calls them `files`, gives a sha256 and a range of positions, and need not say what a file is of: then its name
+    does. One that names none at all is read only where it also says that it is the beginning: a table is never taken
+    for empty because nobody knows where it is (C22).
+    """
+    fields = Fields(payload, key=where, is_old=True)
+    name = next((name for name in ("artifacts", "files") if name in payload), None)
+    if name is None:
+        if payload.get(_VERSION) == 0:
+            return ()
+        raise CorruptRecord(where, "it names no files, so what its tables hold cannot be known")
+    return fields.records(name, _former_file)
+
+
+def _former_file(fields: Fields) -> StateFile:
+    path, hex_digits = fields.text("path"), fields.optional_text("sha256") or fields.optional_text("checksum_sha256")
+    span = fields.numbers("position_range") or (0, 0)
+    return StateFile.of_artifact(
+        Artifact(
+            path=path,
+            byte_size=fields.number("byte_size"),
+            row_count=fields.number("row_count"),
+            checksum=f"sha256:{hex_digits}" if hex_digits else fields.text("checksum"),
+            detail={
+                "table": fields.optional_text("table") or PurePosixPath(path).stem,
+                "level": fields.optional_text("level") or BASE,
+                "first_position": fields.optional_number("first_position") or span[0],
+                "last_position": fields.optional_number("last_position") or span[-1],
+            },
+        )
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainState:
     """The files of one snapshot of a domain, and how far its ledger is folded into them."""
@@ -105,7 +141,10 @@ class DomainState:
         if manifest is None:
             return cls(domain=domain)
         where = f"manifest {manifest.manifest_id}"
-        files = tuple(StateFile.of_artifact(artifact) for artifact in manifest.artifacts)
+        if manifest.legacy:
+            files = _former_files(manifest.payload, where)
+        else:
+            files = tuple(StateFile.of_artifact(artifact) for artifact in manifest.artifacts)
         for file in files:
             if STATE_TABLES[file.table].domain != domain:
                 raise CorruptRecord(where, f"it names a file of {file.table!r}, which is not of the {domain} domain")

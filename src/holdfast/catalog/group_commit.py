@@ -19,6 +19,7 @@ from holdfast.catalog.domain_state import DomainState
 from holdfast.catalog.event_rows import rows_of
 from holdfast.catalog.events import Event, EventDraft
 from holdfast.catalog.fold import alive, fold
+from holdfast.catalog.former import load_visible
 from holdfast.catalog.ledger import Receipt
 from holdfast.catalog.workspace import Workspace
 from holdfast.errors import Conflict, HoldfastError, LockHeld
@@ -139,7 +140,7 @@ class GroupCommit:
         needs = sorted({name for waiting in batch for name in waiting.change.needs})
         tables: dict[str, pa.Table] = {}
         if needs:
-            manifest = self._workspace.domain(self._domain).load_current()
+            manifest = load_visible(self._workspace.domain(self._domain))
             tables = DomainState.of_manifest(self._domain, manifest).read(Reader(self._workspace.store), needs)
         admitted = []
         for place, waiting in enumerate(batch):

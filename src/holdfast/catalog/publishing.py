@@ -9,9 +9,11 @@ back meanwhile, nothing is published.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from holdfast.catalog.domain_state import BASE, DomainState, StateFile
+from holdfast.catalog.former import move_forward
 from holdfast.catalog.watermark import Watermark
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain import Chain, Committed, Manifest, ManifestDraft, Run, Superseded, Unknown
@@ -71,7 +73,9 @@ def visible_manifest(chain: Chain) -> Manifest | None:
     """The manifest that the next permit is for."""
     seen = chain.look()
     if seen is None:
-        return chain.load_current()  # perhaps one of the legacy path
+        return None  # a manifest of the legacy path would have got its pointer by looking
+    if seen.pointer.publishing == "legacy":
+        return chain.load_current()  # the legacy path is what is visible (S45)
     return chain.load_manifest(chain.layout.ref_of(seen.pointer.manifest_path))
 
 
@@ -118,6 +122,10 @@ def rebuild_domain(workspace: Workspace, domain: str, fold: Fold, *, why: str = 
     """
     chain = workspace.domain(domain)
     base = visible_manifest(chain)
+    if base is None or base.legacy:
+        with ExitStack() as stack:
+            lock = lambda: stack.enter_context(_lock_when_free(chain, domain))  # noqa: E731
+            base = move_forward(chain, domain, base, lock) or base
     began = DomainState.of_manifest(domain, base)
     run = chain.begin_run(base=base, lease_s=LEASE_S)
     try:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from holdfast.catalog.domain_state import DomainState
 from holdfast.catalog.fold import alive
+from holdfast.catalog.former import load_visible
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain import DOMAINS, Manifest
 from holdfast.errors import NotAChain, SnapshotNotFound
@@ -40,7 +41,7 @@ def read_state(
     chain = workspace.domain(domain)
     manifest: Manifest | None = None
     if ref is None and at is None:
-        manifest = chain.load_current()
+        manifest = load_visible(chain)
     else:
         try:
             manifest = chain.load_manifest(chain.layout.ref_of(chain.find(ref=ref, at=at).manifest_path))

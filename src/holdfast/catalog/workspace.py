@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from holdfast.catalog.backpressure import Limits
+from holdfast.catalog.former import canonical_name, load_visible, move_forward
+from holdfast.catalog.former_ledger import copy_ledger, former_ledgers
 from holdfast.catalog.layout import (
     DATASETS_PREFIX,
     LEDGER_DOMAINS,
@@ -25,6 +28,7 @@ from holdfast.chain.opening import chain_on, detect_layout, whoami
 from holdfast.chain.root import RootManifest, read_root, sync_root
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
 from holdfast.errors import BadInput, CorruptRecord, NotFound, ObjectNotFound
+from holdfast.fencing import LockGuard
 from holdfast.storage.capabilities import LockSwap
 from holdfast.storage.objects import ObjectStore
 from holdfast.storage.principals import grant
@@ -84,8 +88,11 @@ class Workspace:
     # -- chains ------------------------------------------------------------------------------------------------------
 
     def domain(self, name: str) -> Chain:
-        """The chain of a domain: one of the four, or `orchestration`. Each has its own lock and pointer (C2)."""
-        return self._chain(self.store, _domain_layout(name))
+        """The chain of a domain: one of the four, or `orchestration`. Each has its own lock and pointer (C2).
+
+        A domain may also be called what older releases called it (C4).
+        """
+        return self._chain(self.store, _domain_layout(canonical_name(name)))
 
     def dataset(self, name: str, kind: DatasetKind | None = None) -> Chain:
         """The chain of a data set. Without a kind it must be there already: NotAChain otherwise."""
@@ -139,12 +146,13 @@ class Workspace:
     def initialize(self) -> tuple[str, ...]:
         """Make the root manifest and the counters, as far as they are missing. What was made; twice makes nothing.
 
-        A counter that was lost is made again above everything that the ledger and the domain's manifest know of. That
-        is the only case in which this lists anything but empty folders.
+        What an older release left in this workspace is moved forward first (C4), so that the root never leads to a
+        domain that is not there yet. A counter that was lost is made again above everything that the ledger and the
+        domain's manifest know of. These are the only cases in which this lists anything but empty folders.
         """
         first = self.domain(DOMAINS[0])
         ensure_safe(self.store, first.layout.probe_key, randomness=self.randomness)
-        made: list[str] = []
+        made = self._move_forward()
         for name in DOMAINS:
             handle = self.domain(name).handle
             if sync_root(handle) and handle.layout.root_key is not None:
@@ -152,19 +160,40 @@ class Workspace:
         lock = LockSwap(self.store)
         for name in LEDGER_DOMAINS:
             layout = ledger_layout(name)
-            try:
-                lock.get_lock(layout.positions_key)
-            except ObjectNotFound:
-                if create_counter(layout, lock, randomness=self.randomness, highest=self._highest(layout)):
-                    made.append(layout.positions_key)
+            if self._has_counter(name):
+                continue
+            if create_counter(layout, lock, randomness=self.randomness, highest=self._highest(layout)):
+                made.append(layout.positions_key)
         return tuple(dict.fromkeys(made))
+
+    def _move_forward(self) -> list[str]:
+        """State under old names or in old spellings, and ledgers under old names. What was made."""
+        made = []
+        for name in LEDGER_DOMAINS:
+            chain, ledger = self.domain(name), ledger_layout(name)
+            found = load_visible(chain)
+            if found is not None and found.legacy:
+                with chain.lock(operation="move forward") as guard:
+                    moved = move_forward(chain, name, chain.load_current(), partial(_given, guard))
+                made += [] if moved is None else [chain.layout.pointer_key]
+            if not self._has_counter(name):
+                copied = [copy_ledger(self.store, former, self.store, ledger) for former in former_ledgers(name)]
+                made += [ledger.event_prefix] if any(copied) else []
+        return made
+
+    def _has_counter(self, domain: str) -> bool:
+        try:
+            LockSwap(self.store).get_lock(ledger_layout(domain).positions_key)
+        except ObjectNotFound:
+            return False
+        return True
 
     def _highest(self, layout: LedgerLayout) -> Place | None:
         """The highest place that the ledger or the manifest knows; None where nothing was ever told."""
         newest: deque[str] = deque(maxlen=_NEWEST_MAX)
         for page in self.store.list(layout.event_prefix):
             newest.extend(info.key for info in page if layout.parse_event_key(info.key) is not None)
-        manifest = self.domain(layout.domain).load_current()
+        manifest = load_visible(self.domain(layout.domain))
         mark = Watermark() if manifest is None else Watermark.of(manifest.payload, key=layout.chain.pointer_key)
         claimed = any(page for page in self.store.list(layout.claim_prefix, page_size=1))
         if not newest and not claimed and mark.position == 0:
@@ -177,6 +206,10 @@ class Workspace:
             )
         last_id = max([mark.event_id or "", *(layout.parse_event_key(key) or "" for key in newest)])
         return Place(max([mark.position, *known]), last_id)
+
+
+def _given(guard: LockGuard) -> LockGuard:
+    return guard
 
 
 def _domain_layout(name: str) -> Layout:
