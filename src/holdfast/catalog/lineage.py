@@ -46,12 +46,15 @@ def upstream(
     name: str,
     *,
     column: str | None = None,
+    columns: bool = False,
+    indirect: bool = False,
     snapshot: str | None = None,
     depth: int | None = DEPTH_DEFAULT,
     at: datetime | None = None,
 ) -> pa.Table:
     """The edges by which a thing, or one column of it, or one snapshot of it, was made; nearest first."""
-    return load_lineage(workspace, at=at).walk(name, "target", column=column, snapshot=snapshot, depth=depth)
+    graph = load_lineage(workspace, at=at)
+    return graph.walk(name, "target", column=column, columns=columns, indirect=indirect, snapshot=snapshot, depth=depth)
 
 
 def downstream(
@@ -59,12 +62,15 @@ def downstream(
     name: str,
     *,
     column: str | None = None,
+    columns: bool = False,
+    indirect: bool = False,
     snapshot: str | None = None,
     depth: int | None = DEPTH_DEFAULT,
     at: datetime | None = None,
 ) -> pa.Table:
     """The edges by which other things were made from it; nearest first."""
-    return load_lineage(workspace, at=at).walk(name, "source", column=column, snapshot=snapshot, depth=depth)
+    graph = load_lineage(workspace, at=at)
+    return graph.walk(name, "source", column=column, columns=columns, indirect=indirect, snapshot=snapshot, depth=depth)
 
 
 def load_lineage(workspace: Workspace, *, at: datetime | None = None) -> LineageGraph:
@@ -86,27 +92,29 @@ class LineageGraph:
         end: str,
         *,
         column: str | None = None,
+        columns: bool = False,
+        indirect: bool = False,
         snapshot: str | None = None,
         depth: int | None = DEPTH_DEFAULT,
     ) -> pa.Table:
         """Follow edges from `name`, which is their `end`: `target` goes upstream, `source` downstream.
 
-        Each edge is listed once, at the depth at which it is first met. With a column only edges between columns are
-        followed. A snapshot chooses the first edges; from there on each edge says which snapshot it came from.
+        Each edge is listed once, at the depth at which it is first met. With a column, or with all `columns` of a
+        thing, only edges between columns are followed; `indirect` adds those from a column that decides about the rows
+        of a whole table. A snapshot chooses the first edges; from there on each says which snapshot it came from.
         """
         if end not in _ENDS:
             raise BadInput(f"lineage goes from a source or a target, not {end!r}")
         if depth is not None and depth < 1:
             raise BadInput(f"a depth of {depth} leads nowhere; give 1 or more, or none for all")
         other = _ENDS[1 - _ENDS.index(end)]
-        left = self.edges
-        if column is not None:
-            by_column = [pc.not_equal(left[f"{one}_column"], "") for one in _ENDS]
-            left = left.filter(pc.and_(*by_column))
-        keys = [end, f"{end}_column"] if column is not None else [end]
+        by_column = columns or column is not None
+        left = self._between_columns(indirect) if by_column else self.edges
+        keys = [end, f"{end}_column"] if by_column else [end]
         first = pc.equal(left[end], name)
         if column is not None:
-            first = pc.and_(first, pc.equal(left[f"{end}_column"], column))
+            here = pc.equal(left[f"{end}_column"], column)
+            first = pc.and_(first, pc.or_(here, _about_rows(left)) if end == "target" else here)
         if snapshot is not None:
             first = pc.and_(first, pc.equal(left[f"{end}_snapshot"], snapshot))
         found: list[pa.Table] = [_FOUND.empty_table()]
@@ -118,8 +126,30 @@ class LineageGraph:
             found.append(met.add_column(0, _FOUND.field("depth"), pa.array([level] * len(met), pa.int32())))
             left = left.filter(pc.invert(first))
             first = _starts_at(left, keys, met, other)
+            if by_column and end == "target":
+                reached = pc.is_in(left["target"], value_set=met["source"].combine_chunks())
+                first = pc.or_(first, pc.and_(_about_rows(left), reached))
             level += 1
         return pa.concat_tables(found).sort_by([("depth", "ascending"), *((key, "ascending") for key in _EDGE.names)])
+
+    def split(self, name: str) -> tuple[str, str | None]:
+        """`sales.orders.id` as thing and column, where only `sales.orders` is the end of an edge; else the name."""
+        thing, dot, column = name.rpartition(".")
+        if not dot or not column or self._knows(name) or not self._knows(thing):
+            return name, None
+        return thing, column
+
+    def _knows(self, name: str) -> bool:
+        return any(pc.any(pc.equal(self.edges[end], name)).as_py() for end in _ENDS)
+
+    def _between_columns(self, indirect: bool) -> pa.Table:
+        edges = self.edges.filter(pc.not_equal(self.edges["source_column"], ""))
+        return edges if indirect else edges.filter(pc.invert(_about_rows(edges)))
+
+
+def _about_rows(edges: pa.Table) -> pa.ChunkedArray:
+    """Which edges lead from a column to a whole table."""
+    return pc.equal(edges["target_column"], "")
 
 
 def _starts_at(left: pa.Table, keys: list[str], met: pa.Table, other: str) -> pa.ChunkedArray:

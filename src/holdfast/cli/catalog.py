@@ -1,4 +1,4 @@
-"""`holdfast catalog`: ls, show, sql, search, lineage, register, drop, announce, compact."""
+"""`holdfast catalog`: what a workspace holds, asked in every way, and what people say about it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from holdfast.cli.catalog_compact import command as compact
 from holdfast.cli.catalog_drop import command as drop
 from holdfast.cli.catalog_lineage import command as lineage
 from holdfast.cli.catalog_ls import command as ls
+from holdfast.cli.catalog_openlineage import command as openlineage
 from holdfast.cli.catalog_register import command as register
+from holdfast.cli.catalog_register_lineage import command as register_lineage
 from holdfast.cli.catalog_search import command as search
 from holdfast.cli.catalog_show import command as show
 from holdfast.cli.catalog_sql import command as sql
 
 __all__ = ["command"]
 
-_COMMANDS = (ls, show, sql, search, lineage, register, drop, announce, compact)
+_COMMANDS = (ls, show, sql, search, lineage, openlineage, register, register_lineage, drop, announce, compact)
 
 
 class _InOrder(click.Group):

@@ -25,9 +25,15 @@ _COLUMNS = (
 
 
 @click.command(name="lineage")
-@click.argument("words", nargs=-1, metavar="[WORKSPACE] NAME")
+@click.argument("words", nargs=-1, metavar="[WORKSPACE] NAME[.COLUMN]")
 @click.option("--downstream", is_flag=True, help="What was made from it, instead of what it was made from.")
-@click.option("--column", metavar="NAME", help="Only of this column.")
+@click.option("--column", metavar="NAME", help="Only of this column; as good as NAME.COLUMN.")
+@click.option("--columns", is_flag=True, help="Column by column, of all its columns, instead of whole tables.")
+@click.option(
+    "--indirect",
+    is_flag=True,
+    help="With columns: also those that decide about rows, by a filter, join, group or sort.",
+)
 @click.option("--snapshot", metavar="N", help="Only of this snapshot of it.")
 @click.option("--depth", default="1", show_default=True, metavar="N|all", help="How far to follow; all for all.")
 @limit_option
@@ -36,6 +42,8 @@ def command(
     words: tuple[str, ...],
     downstream: bool,
     column: str | None,
+    columns: bool,
+    indirect: bool,
     snapshot: str | None,
     depth: str,
     limit: int | None,
@@ -45,37 +53,47 @@ def command(
     """Show what a table or data set was made from, or what was made from it.
 
     From edges that were reported, and from the snapshots that every published data set pins. An end is shown as
-    NAME, NAME:COLUMN, or NAME@SNAPSHOT.
+    NAME, NAME:COLUMN, or NAME@SNAPSHOT. How one column is made of another is its kind: identity, transformation or
+    aggregation, or conditional or window where it only decides. `register-lineage` tells lineage from SQL.
 
-    JSON: name, direction, total, edges (depth, source, target, source_column, target_column, source_snapshot,
-    target_snapshot, kind, run_id; empty text for what is not known).
+    JSON: name, column (null for all of it), direction, total, edges (depth, source, target, source_column,
+    target_column, source_snapshot, target_snapshot, kind, run_id; empty text for what is not known).
 
     \b
     Examples:
       holdfast catalog lineage ./lake/acme/prod sales.orders
       holdfast catalog lineage ./lake/acme/prod users --downstream --depth all
+      holdfast catalog lineage ./lake/acme/prod sales.orders --columns
+      holdfast catalog lineage ./lake/acme/prod sales.orders.total --depth all
       holdfast catalog lineage s3://bucket/lake/acme/prod users --snapshot 7 --json
     """
     from holdfast.catalog.lineage import load_lineage
 
-    url, (name,) = workspace_and(words, 1, "[WORKSPACE] NAME")
+    url, (name,) = workspace_and(words, 1, "[WORKSPACE] NAME[.COLUMN]")
     moment, levels = moment_or_none(at), _depth(depth)
     call = CatalogCall(url, as_json=as_json)
     end = "source" if downstream else "target"
     graph = load_lineage(call.workspace, at=moment)
-    found = graph.walk(name, end, column=column, snapshot=snapshot, depth=levels)
+    if column is None and not columns:
+        name, column = graph.split(name)
+    if indirect and column is None and not columns:
+        raise BadInput("--indirect is about columns; give --columns, or NAME.COLUMN")
+    found = graph.walk(name, end, column=column, columns=columns, indirect=indirect, snapshot=snapshot, depth=levels)
     total = len(found)
     rows = found.slice(0, shown_count(limit, as_json=as_json, total=total)).to_pylist()
     data = call.document(
         "catalog lineage",
         name=name,
+        column=column,
         direction="downstream" if downstream else "upstream",
         total=total,
         edges=rows,
     )
     parts = answer_parts(_COLUMNS, rows, _cells, total=total, noun="edge")
     if not total:
-        made = f"was made from {text(name)}" if downstream else f"{text(name)} was made from"
+        thing = text(name) + (f":{text(column)}" if column else "")
+        of = "the columns of " if columns and column is None else ""
+        made = f"was made from {of}{thing}" if downstream else f"{of}{thing} {'were' if of else 'was'} made from"
         parts = [Line(f"It is not known what {made}.")]
     call.output.show(View(data=data, parts=parts))
 
