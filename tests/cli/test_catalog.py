@@ -43,7 +43,7 @@ KEYS: dict[str, set[str]] = {
     },
     "sql SELECT * FROM system.tables": {"columns", "rows", "total"},
     "search orders": {"asked", "hits", "refreshed", "built_from"},
-    "lineage sales.orders": {"name", "direction", "total", "edges"},
+    "lineage sales.orders": {"name", "column", "direction", "total", "edges"},
 }  # fmt: skip
 
 
