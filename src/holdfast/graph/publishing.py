@@ -8,7 +8,7 @@ before they are written, and come before the manifest, which comes before the po
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -109,12 +109,22 @@ class Publisher:
         return self.commit(guard, run, arrangement, base=base, note=note)
 
     @contextmanager
-    def building(self, operation: str) -> Iterator[GraphBuild]:
-        """Hold the lock and a registered run for the length of a build; whatever fails, nothing of it is visible."""
+    def building(
+        self, operation: str, *, run_id: str | None = None, admit: Callable[[], None] | None = None
+    ) -> Iterator[GraphBuild]:
+        """Hold the lock and a registered run for the length of a build; whatever fails, nothing of it is visible.
+
+        `admit` is asked once the lock is held and before anything is written. Where there is no graph yet, an empty
+        one is made then.
+        """
         chain = self._chain
         with chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard:
+            if admit is not None:
+                admit()
+            if chain.seen is None:
+                self.publish(guard, [], base=None, note=Note(why="created"))
             base = chain.load_manifest(chain.layout.ref_of(chain.find().manifest_path))
-            run = chain.begin_run(base=base, lease_s=LEASE_S, claims=(self._scratch_key(),))
+            run = chain.begin_run(run_id, base=base, lease_s=LEASE_S, claims=(self._scratch_key(),))
             with ExitStack() as leases:
                 checks = [
                     leases.enter_context(KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3)),

@@ -11,7 +11,7 @@ A store object is for one thread that writes; the snapshots it gives may be read
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -319,9 +319,11 @@ class GraphStore:
         with self._publisher.writing(operation):
             yield
 
-    def building(self, operation: str) -> AbstractContextManager[GraphBuild]:
+    def building(
+        self, operation: str, *, run_id: str | None = None, admit: Callable[[], None] | None = None
+    ) -> AbstractContextManager[GraphBuild]:
         """Hold the lock and a run while segments are written elsewhere, such as in Spark's executors."""
-        return self._publisher.building(operation)
+        return self._publisher.building(operation, run_id=run_id, admit=admit)
 
     def next_segment_id(self) -> int:
         """A segment id that nobody else has or will ever get (G10)."""

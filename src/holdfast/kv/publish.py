@@ -11,7 +11,7 @@ that nobody moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -158,10 +158,20 @@ class Build:
 
 @contextmanager
 def building(
-    chain: Chain, *, run_id: str | None = None, operation: str = "build", base: Manifest | None = None
+    chain: Chain,
+    *,
+    run_id: str | None = None,
+    operation: str = "build",
+    base: Manifest | None = None,
+    admit: Callable[[], None] | None = None,
 ) -> Iterator[Build]:
-    """Hold the chain's lock and a registered run for the length of a build."""
+    """Hold the chain's lock and a registered run for the length of a build.
+
+    `admit` is asked once the lock is held and before anything is registered; if it raises, nothing has begun.
+    """
     with chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard:
+        if admit is not None:
+            admit()
         run = chain.begin_run(run_id, base=base, lease_s=LEASE_S)
         with ExitStack() as leases:
             checks = [

@@ -10,11 +10,11 @@ and return receipts; only the driver publishes. The session is the caller's, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from holdfast.chain import InputPin
+from holdfast.chain import Chain, InputPin
 from holdfast.errors import BadInput, BuildFailed
 from holdfast.graph.publishing import Note
 from holdfast.graph.store import GraphStore
@@ -30,27 +30,33 @@ __all__ = ["GraphFrames", "PublishedGraph", "compact_graph", "publish_graph", "r
 def publish_graph(
     nodes: DataFrame,
     edges: DataFrame,
-    place: str | GraphStore,
+    place: str | Chain | GraphStore,
     *,
     rows_per_segment: int | None = None,
     segments: int | None = None,
     dangling: str = "refuse",
+    run_id: str | None = None,
     tags: Mapping[str, str] | None = None,
     inputs: Sequence[InputPin] = (),
     why: str = "",
     progress: ProgressTold | None = None,
+    admit: Callable[[], None] | None = None,
 ) -> PublishedGraph:
     """Make two DataFrames the whole contents of the next version. Whatever fails, nothing half is visible.
 
     Columns are those of `holdfast.graph`, as text; only ids and types are needed. A place without a graph gets an empty
-    one first. `segments` is their number for nodes and for edges each; or say how many rows one should have.
+    one first. `segments` is their number for nodes and for edges each; or say how many rows one should have. `admit` is
+    asked once the lock is held; if it raises, nothing is registered or written, and that error is the answer.
     """
     if dangling not in {"refuse", "keep"}:
         raise BadInput(f"dangling={dangling!r}: use refuse or keep")
     sizes = SegmentSizes.of(rows_per_segment, segments)
     source = GraphSource.of(nodes, edges)
-    store = store_at(place, create=True)
-    with store.building("build a graph on Spark") as build, source.counted() as rows:
+    store = store_at(place, to_build=True)
+    with (
+        store.building("build a graph on Spark", run_id=run_id, admit=admit) as build,
+        source.counted() as rows,
+    ):
         if dangling == "refuse":
             rows.check_ends()
         node_tasks, edge_tasks = sizes.tasks(rows.node_count), sizes.tasks(rows.edge_count)

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pyspark.sql import DataFrame
 
 from holdfast.catalog.datasets import announcing
-from holdfast.chain import open_chain
-from holdfast.errors import AlreadyExists, BadInput, BadRows, BuildFailed, SnapshotNotFound
+from holdfast.chain import Chain, graph_layout, open_chain
+from holdfast.errors import BadInput, BadRows, BuildFailed, NotAChain
 from holdfast.graph.publishing import GraphBuild
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind
 from holdfast.graph.store import GraphStore
@@ -96,23 +96,19 @@ class WrittenSegments:
         return sum(segment.byte_size for segment in self.segments)
 
 
-def store_at(place: str | GraphStore, *, create: bool = False) -> GraphStore:
-    """The graph at `place`; BadInput if executors cannot reach it. `create` makes one where there is none."""
-    url = place if isinstance(place, str) else place.chain.store.url
-    if url.startswith("memory:"):
+def store_at(place: str | Chain | GraphStore, *, to_build: bool = False) -> GraphStore:
+    """The graph at `place`; BadInput if executors cannot reach it. One `to_build` may have no version yet."""
+    if isinstance(place, GraphStore):
+        chain = place.chain
+    else:
+        chain = announcing(open_chain(place, layout="graph")) if isinstance(place, str) else place
+    if chain.store.url.startswith("memory:"):
         raise BadInput("executors are other processes and cannot reach memory://; use file:// or a bucket")
+    if chain.layout.name != graph_layout().name:
+        raise NotAChain(f"{chain.store.url!r} is opened as a {chain.layout.name} chain: a graph is a graph one")
     if isinstance(place, GraphStore):
         return place
-    chain = announcing(open_chain(place, layout="graph"))
-    try:
-        return GraphStore.open(chain)
-    except SnapshotNotFound:
-        if not create:
-            raise
-    try:
-        return GraphStore.create(chain)
-    except AlreadyExists:  # by somebody else, a moment ago
-        return GraphStore.open(chain)
+    return GraphStore(chain) if to_build else GraphStore.open(chain)
 
 
 def write_segments(frame: DataFrame, kind: SegmentKind, tasks: int, build: GraphBuild, watch: Watch) -> WrittenSegments:

@@ -9,7 +9,7 @@ publishes. The session is the one that the DataFrame belongs to, and it is left 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,8 +17,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from holdfast.catalog.datasets import announcing
-from holdfast.chain import Chain, InputPin, open_chain
-from holdfast.errors import BadInput, BuildFailed
+from holdfast.chain import Chain, InputPin, kv_layout, open_chain
+from holdfast.errors import BadInput, BuildFailed, NotAChain
 from holdfast.kv.build import routing_for
 from holdfast.kv.dataset import ValueKind
 from holdfast.kv.keys import Key
@@ -56,11 +56,13 @@ def publish_kv(
     tags: Mapping[str, str] | None = None,
     why: str = "",
     progress: ProgressTold | None = None,
+    admit: Callable[[], None] | None = None,
 ) -> Published:
     """Publish a DataFrame as the next snapshot of the data set at `place`. Whatever fails, nothing half is visible.
 
     Give the number of `shards`, or how many rows or bytes one should have: then the DataFrame is cached while it is
     counted, so that its source is read once. Route by `bounds` or by the expression `route` instead of the hash.
+    `admit` is asked once the lock is held; if it raises, nothing is registered or written, and that error is the answer.
     """
     chain = chain_at(place)
     rule = OnDuplicate.parse(on_duplicate)
@@ -76,7 +78,10 @@ def publish_kv(
     sized = _Sizes.of(shards, rows_per_shard, bytes_per_shard, given=bounds is not None)
     if not sized.derived:
         routing_for(source.key, shards=shards, bounds=bounds, route=route)  # a wrong call fails before any work
-    with building(chain, run_id=run_id, operation="build on Spark") as build, sized.counted(source) as (rows, count):
+    with (
+        building(chain, run_id=run_id, operation="build on Spark", admit=admit) as build,
+        sized.counted(source) as (rows, count),
+    ):
         routing = routing_for(source.key, shards=count, bounds=bounds, route=route)
         plan = build.plan(schema=source.stored, key=source.key, value=source.value, routing=routing, on_duplicate=rule)
         written = run_tasks(rows, routing, ShardTask(plan), build, progress)
@@ -98,6 +103,8 @@ def chain_at(place: str | Chain) -> Chain:
     chain = announcing(open_chain(place, layout="kv")) if isinstance(place, str) else place
     if chain.store.url.startswith("memory:"):
         raise BadInput("executors are other processes and cannot write to memory://; use file:// or a bucket")
+    if chain.layout.name != kv_layout().name:
+        raise NotAChain(f"{chain.store.url!r} is opened as a {chain.layout.name} chain: this needs a kv one")
     return chain
 
 
