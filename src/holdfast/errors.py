@@ -6,6 +6,7 @@
     │   ├── ScopeEscape          the key would leave its tenant, workspace or chain
     │   ├── NotAChain            nothing at this place is a chain
     │   ├── BadRows              rows with null, duplicate or oversized keys: nothing was published
+    │   ├── BadPipeline          a pipeline does not fit together: nothing was run
     │   ├── WrongKeyType         the key is not of the data set's key type
     │   ├── UnknownShard         the data set has no shard of this number
     │   ├── ReaderClosed
@@ -48,6 +49,7 @@ from __future__ import annotations
 __all__ = [
     "AlreadyExists",
     "BadInput",
+    "BadPipeline",
     "BadRows",
     "BuildFailed",
     "Conflict",
@@ -110,6 +112,19 @@ class NotAChain(BadInput):
 
 class BadRows(BadInput):
     """Rows cannot be published as they are; nothing was. Fix them, or choose a rule (`on_duplicate`)."""
+
+
+class BadPipeline(BadInput):
+    """A pipeline does not fit together; nothing was run. Fix each of its `problems`: they say where and how."""
+
+    def __init__(self, what: str, *problems: str) -> None:
+        number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{what} has {number}: {' | '.join(problems)}")
+        self.what = what
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[type[BadPipeline], tuple[str, ...]]:
+        return type(self), (self.what, *self.problems)
 
 
 class WrongKeyType(BadInput):

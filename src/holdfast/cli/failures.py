@@ -18,7 +18,17 @@ import traceback
 
 import click
 
-from holdfast.errors import BadInput, BuildFailed, Conflict, Damaged, Fenced, HoldfastError, NotFound, StoreError
+from holdfast.errors import (
+    BadInput,
+    BadPipeline,
+    BuildFailed,
+    Conflict,
+    Damaged,
+    Fenced,
+    HoldfastError,
+    NotFound,
+    StoreError,
+)
 
 __all__ = ["EXIT_DAMAGED", "EXIT_NOT_FOUND", "exit_code", "failure_text", "report"]
 
@@ -48,7 +58,9 @@ def exit_code(error: BaseException) -> int:
 
 
 def report(error: BaseException) -> int:
-    """Say what happened and what to do, and answer with the exit code."""
+    """Say what happened and what to do, and answer with the exit code. Problems of a pipeline have a line each."""
+    if isinstance(error, BadPipeline):
+        sys.stderr.write("".join(f"{one}\n" for one in error.problems))
     sys.stderr.write(f"error: {failure_text(error)}\n")
     return exit_code(error)
 
@@ -69,6 +81,9 @@ def _words(error: BaseException) -> str:
         return f"{message}{mark}`{error.ctx.command_path} --help` shows how it is called"
     if isinstance(error, click.ClickException):
         return error.format_message()
+    if isinstance(error, BadPipeline):
+        number = "the problem" if len(error.problems) == 1 else f"the {len(error.problems)} problems"
+        return f"nothing was run; fix {number} of {error.what} and run it again"
     if isinstance(error, HoldfastError):
         return _with_advice(error)
     return f"unforeseen {type(error).__name__}: {error}; HOLDFAST_DEBUG=1 shows where, please report it"

@@ -1,6 +1,7 @@
 """Pipelines: sources, Spark SQL and data sets, planned, run and resumed."""
 
 from holdfast.pipeline.spec import (
+    Argument,
     Check,
     DataSet,
     DatasetSource,
@@ -19,6 +20,7 @@ from holdfast.pipeline.spec import (
 )
 
 __all__ = [
+    "Argument",
     "Check",
     "DataSet",
     "DatasetSource",

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
 __all__ = [
+    "Argument",
     "Check",
     "DataSet",
     "DatasetSource",
@@ -61,13 +63,16 @@ class DatasetSource:
     name: str
     dataset: str
     ref: str = ""
-    """One snapshot by its name; and `tag`, `key=value`, by a tag. The visible one without both."""
+    """One snapshot by its name; `version` by its number; `tag`, `key=value`, by a tag. The visible one without all."""
+    version: int | None = None
     tag: str = ""
     part: str = ""
     """Of a graph: `nodes` or `edges`."""
 
 
 Source: TypeAlias = FileSource | DatasetSource
+
+Argument: TypeAlias = str | int | float | bool | date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class Step:
     name: str
     sql: str
     description: str = ""
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    """What `:name` in the SQL stands for: bound by Spark as values, `spark.sql(sql, args=arguments)`, never as text."""
 
 
 # -- what must hold before anything is published -----------------------------------------------------------------------
@@ -180,8 +187,10 @@ class Pipeline:
     namespace: str = ""
     """Where its data sets are registered as tables of the catalog; the pipeline's name if empty."""
     workspace: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    """Names and defaults; `${name}` in SQL and in paths stands for the value."""
+    parameters: Mapping[str, Argument] = field(default_factory=dict)
+    """Names and values. `file_parameters.fill` puts them where `${name}` and `:name` stand."""
+    is_filled: bool = False
+    """Whether that was done: by the reader of a file, and else by `plan`."""
     spark: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(default_factory=Path)
     """Where relative paths begin."""
