@@ -81,7 +81,14 @@ def test_every_type_that_was_promised_is_there() -> None:
             *(f"{who}.{what}" for who in ("run", "task") for what in ("started", "finished", "failed")),
             "materialization.completed",
         },
-        "orchestration": {"pipeline.changed", "pipeline.deleted", "schedule.changed", "schedule.deleted"},
+        "orchestration": {
+            "pipeline.changed",
+            "pipeline.deleted",
+            "schedule.changed",
+            "schedule.deleted",
+            "pipeline_run.changed",
+            "pipeline_task.changed",
+        },
     }
 
 

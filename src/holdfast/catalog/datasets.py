@@ -102,13 +102,13 @@ class Announcer:
         return True
 
     def _told_before(self) -> str | None:
-        """The move before the newest that is in the ledger: whoever told that one may have died before it was folded."""
+        """The move before the newest that is in the ledger: whoever told that may have died before it was folded."""
         seen = self._chain.seen
         if seen is None:
             return None
         ledger = self._workspace.ledger("catalog")
         moves = islice(moves_newest_first(self._chain.handle, seen.pointer), MOVES_MAX)
-        if any(ledger.is_told(event_key(self._dataset, move)) for move in moves):
+        if any(ledger.told(event_key(self._dataset, move)) is not None for move in moves):
             before = next(moves, None)
             return None if before is None else before.commit_ulid
         return None

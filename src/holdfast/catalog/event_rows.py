@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from holdfast.catalog import payloads as p
 from holdfast.catalog.events import Event, UnknownEvent
+from holdfast.catalog.orchestration_payloads import PipelineRunChanged, PipelineTaskChanged
 from holdfast.catalog.payload import Payload
 from holdfast.catalog.tables import DELETED, EVENT_ID, POSITION, STATE_TABLES
 
@@ -210,6 +211,17 @@ def _schedule_deleted(said: p.ScheduleDeleted) -> Iterator[_Said]:
     yield "schedules", {"pipeline": said.pipeline, "schedule": said.schedule}, True
 
 
+def _pipeline_run(said: PipelineRunChanged) -> Iterator[_Said]:
+    names = ("run_id", "attempt", "pipeline", "state", "started_at", "changed_at", "runner", "fingerprint", "error")
+    maps = {"parameters": _json(said.parameters), "pins": _json(said.pins)}
+    yield "pipeline_runs", {**{name: getattr(said, name) for name in names}, **maps, "datasets": said.datasets}, False
+
+
+def _pipeline_task(said: PipelineTaskChanged) -> Iterator[_Said]:
+    names = ("run_id", "task_id", "attempt", "state", "changed_at", "kind", "snapshot", "row_count", "byte_size")
+    yield "pipeline_tasks", {**{name: getattr(said, name) for name in names}, "error": said.error}, False
+
+
 def _columns(columns: Iterable[p.Column]) -> list[dict[str, Any]]:
     return [
         {
@@ -251,4 +263,6 @@ _SAID_BY: Mapping[type[Payload], Callable[[Any], Iterator[_Said]]] = {
     p.PipelineDeleted: _pipeline_deleted,
     p.ScheduleChanged: _schedule,
     p.ScheduleDeleted: _schedule_deleted,
+    PipelineRunChanged: _pipeline_run,
+    PipelineTaskChanged: _pipeline_task,
 }

@@ -25,7 +25,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from holdfast.catalog.backpressure import Gate, LagWarning, Limits
-from holdfast.catalog.events import Event, EventDraft, content_of
+from holdfast.catalog.events import Event, EventDraft, UnknownEvent, content_of, decode_event
 from holdfast.catalog.layout import LedgerLayout, ledger_layout
 from holdfast.catalog.metrics import LedgerMetrics
 from holdfast.catalog.payload import Payload, check_name_text
@@ -162,13 +162,14 @@ class Ledger:
             ]
         return [one.result() for one in told]
 
-    def is_told(self, idempotency_key: str) -> bool:
-        """Whether an event with this key was ever claimed. One read."""
+    def told(self, idempotency_key: str) -> Event | UnknownEvent | None:
+        """What was said with this key, whether or not it is folded yet; None if nothing was. One read."""
         try:
-            self._read.get(self._layout.claim_key(idempotency_key))
+            data = self._read.get(self._layout.claim_key(idempotency_key)).data
         except ObjectNotFound:
-            return False
-        return True
+            return None
+        claim = _decode_claim(data, path=self._layout.claim_key(idempotency_key), idempotency_key=idempotency_key)
+        return decode_event(data, path=self._layout.event_key(claim.event_id), layout=self._layout)
 
     # -- one event ---------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
+from holdfast.catalog.orchestration_payloads import PipelineRunChanged, PipelineTaskChanged
 from holdfast.catalog.payload import Payload, Record
 from holdfast.errors import BadInput
 
@@ -394,6 +395,8 @@ PAYLOAD_TYPES: Mapping[tuple[str, int], type[Payload]] = {
         PipelineDeleted,
         ScheduleChanged,
         ScheduleDeleted,
+        PipelineRunChanged,
+        PipelineTaskChanged,
     )
 }
 """(type, version) → what such an event says. Whatever is not here is an unknown event to this release."""

@@ -142,6 +142,8 @@ SYSTEM_TABLES = {
         SystemTable(name="materializations", needs=("materializations",), make=_plain("materializations")),
         SystemTable(name="pipelines", needs=("pipelines",), make=_plain("pipelines")),
         SystemTable(name="schedules", needs=("schedules",), make=_plain("schedules")),
+        SystemTable(name="pipeline_runs", needs=("pipeline_runs",), make=_plain("pipeline_runs")),
+        SystemTable(name="pipeline_tasks", needs=("pipeline_tasks",), make=_plain("pipeline_tasks")),
         SystemTable(
             name="quarantine", needs=tuple(f"{domain}_quarantine" for domain in LEDGER_DOMAINS), make=_quarantine
         ),

@@ -119,6 +119,20 @@ STATE_TABLES = {
             {"pipeline": _TEXT, "schedule": _TEXT},
             {"cron": _TEXT, "timezone": _TEXT, "enabled": pa.bool_()},
         ),
+        _spec(
+            "orchestration",
+            "pipeline_runs",
+            {"run_id": _TEXT, "attempt": _NUMBER},
+            {"pipeline": _TEXT, "state": _TEXT, "started_at": _TIME, "changed_at": _TIME, "runner": _TEXT,
+             "fingerprint": _TEXT, "parameters": _JSON, "datasets": pa.list_(_TEXT), "pins": _JSON, "error": _TEXT},
+        ),
+        _spec(
+            "orchestration",
+            "pipeline_tasks",
+            {"run_id": _TEXT, "task_id": _TEXT, "attempt": _NUMBER},
+            {"state": _TEXT, "changed_at": _TIME, "kind": _TEXT, "snapshot": _TEXT, "row_count": _NUMBER,
+             "byte_size": _NUMBER, "error": _TEXT},
+        ),
         *(
             _spec(
                 domain,
