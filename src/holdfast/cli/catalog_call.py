@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,12 +21,14 @@ from holdfast.cli.words import count
 from holdfast.errors import BadInput
 
 if TYPE_CHECKING:
+    from holdfast.catalog.remote_compactor import RemoteCompactor
     from holdfast.catalog.workspace import Workspace
 
 __all__ = [
     "CatalogCall",
     "at_option",
     "catalog_extra",
+    "compactor_option",
     "moment_or_none",
     "split_name",
     "workspace_and",
@@ -38,6 +41,13 @@ _EXTRA = ("duckdb", "rapidfuzz", "sqlglot")
 _HINT = "its last two segments are tenant and workspace, as in s3://bucket/lake/acme/prod or ./lake/acme/prod"
 
 workspace_argument = click.argument("url", required=False, metavar="[WORKSPACE]")
+compactor_option = click.option(
+    "--compactor",
+    metavar="URL",
+    help="Have a compactor service fold it, with a token from HOLDFAST_COMPACTOR_TOKEN or the first of the file that "
+    "HOLDFAST_COMPACTOR_TOKENS names. HOLDFAST_COMPACTOR; in this process if there is none.",
+)
+_TOKEN_VARIABLE = "HOLDFAST_COMPACTOR_TOKEN"
 
 
 def at_option(function: _F) -> _F:
@@ -111,9 +121,26 @@ class CatalogCall:
         self.as_json = as_json
         self.output: Output = make_output(as_json=as_json)
         self._url = url
+        self._settings = settings
         self.workspace: Workspace = _opened(place, by or settings.by)
         if not may_be_new:
             self.workspace.read_root()
+
+    def remote_compactor(self, given: str | None, domain: str = "catalog") -> RemoteCompactor | None:
+        """The compactor service that was named or is configured; None if events are folded in this process."""
+        address = given or self._settings.compactor
+        if address is None:
+            return None
+        from holdfast.catalog.remote_compactor import RemoteCompactor, token_of
+
+        file = self._settings.compactor_tokens
+        return RemoteCompactor(
+            address,
+            token=token_of(os.environ.get(_TOKEN_VARIABLE), None if file is None else Path(file)),
+            domain=domain,
+            tenant=self.workspace.tenant,
+            workspace=self.workspace.name,
+        )
 
     def document(self, command: str, **fields: object) -> dict[str, Any]:
         """A JSON document of this workspace."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli.call import by_option
-from holdfast.cli.catalog_call import CatalogCall, workspace_argument
+from holdfast.cli.catalog_call import CatalogCall, compactor_option, workspace_argument
 from holdfast.cli.graph_call import json_option
 from holdfast.cli.output import Column, Line, Part, Progress, Table, View
 from holdfast.cli.words import count
 
 if TYPE_CHECKING:
     from holdfast.catalog.compactor import Compaction
-    from holdfast.catalog.workspace import Workspace
 
 __all__ = ["command"]
 
@@ -65,9 +64,12 @@ class _Round:
     is_flag=True,
     help="Only what came after the newest event that is folded: quick, but an older one that was missed is not found.",
 )
+@compactor_option
 @by_option
 @json_option
-def command(url: str | None, domains: tuple[str, ...], new: bool, by: str | None, as_json: bool) -> None:
+def command(
+    url: str | None, domains: tuple[str, ...], new: bool, compactor: str | None, by: str | None, as_json: bool
+) -> None:
     """Fold what the ledger holds and the catalog does not show yet.
 
     Lists the ledger and tells the compactor of all of it, a page at a time. What was folded before changes nothing, so
@@ -84,7 +86,7 @@ def command(url: str | None, domains: tuple[str, ...], new: bool, by: str | None
     done: list[_Round] = []
     for domain in [name for name in _DOMAINS if name in domains or not domains]:
         with call.output.progress(f"folding {domain}") as progress:
-            done.append(_compact(call.workspace, domain, new, progress))
+            done.append(_compact(call, domain, new, compactor, progress))
     data = call.document(
         "catalog compact",
         domains=[
@@ -116,12 +118,14 @@ def _parts(done: list[_Round]) -> list[Part]:
     return parts
 
 
-def _compact(workspace: Workspace, domain: str, new: bool, progress: Progress) -> _Round:
+def _compact(call: CatalogCall, domain: str, new: bool, address: str | None, progress: Progress) -> _Round:
     """Every page of the ledger, each folded before the next is listed."""
     from holdfast.catalog.compactor import Compactor
     from holdfast.catalog.reading import read_state
 
-    compactor, lister = Compactor(workspace, domain), workspace.ledger_lister(domain)
+    workspace = call.workspace
+    remote = call.remote_compactor(address, domain) if domain != "orchestration" else None  # which no service folds
+    compactor, lister = remote or Compactor(workspace, domain), workspace.ledger_lister(domain)
     state, _ = read_state(workspace, domain)
     found = _Round(domain=domain, snapshot_version=state.snapshot_version, position=state.watermark.position)
     newest = state.watermark.event_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.call import by_option
-from holdfast.cli.catalog_call import CatalogCall, workspace_and
+from holdfast.cli.catalog_call import CatalogCall, compactor_option, workspace_and
 from holdfast.cli.catalog_find import find_named
 from holdfast.cli.catalog_register import applied_json, fresh_key
 from holdfast.cli.graph_call import json_option
@@ -20,9 +20,10 @@ _KINDS = ("namespace", "table")
 @click.command(name="drop")
 @click.argument("words", nargs=-1, metavar="[WORKSPACE] NAMESPACE[.TABLE]")
 @click.option("--kind", type=click.Choice(_KINDS), help="Which, where both have this name.")
+@compactor_option
 @by_option
 @json_option
-def command(words: tuple[str, ...], kind: str | None, by: str | None, as_json: bool) -> None:
+def command(words: tuple[str, ...], kind: str | None, compactor: str | None, by: str | None, as_json: bool) -> None:
     """Take a table, or a namespace without tables, out of the catalog.
 
     The data stays where it is, and `--at` still shows what was known.
@@ -41,7 +42,7 @@ def command(words: tuple[str, ...], kind: str | None, by: str | None, as_json: b
     call = CatalogCall(url, as_json=as_json, by=by)
     there = read_tables(call.workspace, "catalog", ["namespaces", "tables", "datasets"])
     found = find_named(there, name, _KINDS if kind is None else (kind,))
-    catalog, key = Catalog(call.workspace), fresh_key(call.workspace)
+    catalog, key = Catalog(call.workspace, call.remote_compactor(compactor)), fresh_key(call.workspace)
     if found.kind == "table":
         applied = catalog.drop_table(found.row["namespace"], found.row["table"], key=key)
     else:

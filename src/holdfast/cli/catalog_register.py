@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.call import by_option
-from holdfast.cli.catalog_call import CatalogCall, split_name, workspace_and
+from holdfast.cli.catalog_call import CatalogCall, compactor_option, split_name, workspace_and
 from holdfast.cli.graph_call import json_option, parse_tag
 from holdfast.cli.output import Command, Line, View
 from holdfast.cli.words import count
@@ -46,6 +46,7 @@ __all__ = ["applied_json", "command", "fresh_key"]
     is_flag=True,
     help="Say anew all that is known of one that is there: what is not given is no longer known.",
 )
+@compactor_option
 @by_option
 @json_option
 def command(
@@ -56,6 +57,7 @@ def command(
     tags: tuple[str, ...],
     location: str,
     update: bool,
+    compactor: str | None,
     by: str | None,
     as_json: bool,
 ) -> None:
@@ -84,7 +86,7 @@ def command(
     else:
         described |= {"columns": _parse_columns(columns), "tags": pairs, "location": location}
     call = CatalogCall(url, as_json=as_json, by=by)
-    catalog = Catalog(call.workspace)
+    catalog = Catalog(call.workspace, call.remote_compactor(compactor))
     described["key"] = fresh_key(call.workspace)
     change: Callable[..., Applied]
     if table is None:

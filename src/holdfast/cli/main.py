@@ -22,6 +22,7 @@ _COMMANDS = (
     "graph",
     "init",
     "catalog",
+    "serve",
     "history",
     "show",
     "diff",
