@@ -23,7 +23,8 @@ STOREYS: list[set[str]] = [
     {"spark"},
     {"pipeline"},
     {"testing"},
-    {"cli", "service"},
+    {"service"},
+    {"cli"},
 ]
 HEIGHT = {layer: height for height, storey in enumerate(STOREYS) for layer in storey}
 JVM = {"pyspark", "py4j"}
