@@ -147,9 +147,11 @@ def to_move(
     if visible is None:
         former = _find_in_workspace(chain) if source is None else None
         return source if former is None else (Reader(chain.store), former)
-    seen = chain.seen
-    if not visible.legacy or (seen is not None and seen.pointer.publishing == "legacy"):
+    if not visible.legacy:
         return None
+    seen = chain.seen or chain.handle.read_pointer()
+    if seen is not None and seen.pointer.publishing == "legacy":
+        return None  # it is kept there on purpose; the switch back brings it along
     path = chain.layout.mirror_key if seen is None else seen.pointer.manifest_path
     return Reader(chain.store), Former(path=path or "", manifest=visible)
 

@@ -9,8 +9,13 @@
         manifests/{domain}.compactor.lock.json the lock of a compactor that nobody lends one
         datasets/{name}/                       key-value and graph chains
 
-Keys here are relative to the workspace; `workspace_prefix` is what puts it below the root. The older forms
-`tenant={id}/_catalog/` and `tenant={id}/_events/` are superseded: no name of a tenant can spell them.
+Keys here are relative to the workspace; `workspace_prefix` is what puts it below the root.
+
+Older forms are superseded, and no name of a tenant can spell them. They are only read, by `migrate.py`:
+
+    {root}/tenant={tenant}/
+        _catalog/                              manifests/, state/ and l0/, as in a workspace; a tenant had only one
+        _events/{domain}/{ULID}.json           its ledger, without claims
 """
 
 from __future__ import annotations
@@ -27,12 +32,14 @@ __all__ = [
     "DATASETS_PREFIX",
     "LEDGER_DOMAINS",
     "LedgerLayout",
+    "SupersededLedger",
     "check_name",
     "compactor_lock_key",
     "cursor_key",
     "dataset_prefix",
     "ledger_layout",
     "parse_dataset_url",
+    "superseded_prefixes",
     "workspace_prefix",
 ]
 
@@ -116,6 +123,25 @@ def check_name(name: str, what: str) -> str:
 def workspace_prefix(tenant: str, workspace: str) -> str:
     """The folder of a workspace below the root."""
     return f"{check_name(tenant, 'tenant')}/{check_name(workspace, 'workspace')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupersededLedger(LedgerLayout):
+    """A ledger as it lies below `tenant={tenant}/_events/`."""
+
+    @property
+    def event_prefix(self) -> str:
+        return self.domain
+
+    @property
+    def claim_prefix(self) -> str:
+        return f"{_CLAIMS}/{self.domain}"
+
+
+def superseded_prefixes(tenant: str) -> tuple[str, str]:
+    """Where a tenant's catalog and its events lay before there were workspaces."""
+    folder = f"tenant={check_name(tenant, 'tenant')}"
+    return f"{folder}/_catalog", f"{folder}/_events"
 
 
 def dataset_prefix(name: str) -> str:

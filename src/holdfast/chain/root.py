@@ -30,6 +30,8 @@ class RootManifest:
     paths: Mapping[str, str]
     """Field name (`catalog_manifest_path`) → key."""
     unknown: Mapping[str, object] = field(default_factory=dict)
+    is_old: bool = False
+    """An older release spelled it: it is due to be written anew."""
 
     def encode(self) -> bytes:
         return encode_record(
@@ -44,6 +46,7 @@ class RootManifest:
     @classmethod
     def decode(cls, data: bytes, *, key: str) -> RootManifest:
         fields = Fields.decode(data, key=key, kind=None)
+        is_old = "updated_at" not in fields.rest()
         version, updated_at = fields.number("version"), fields.time("updated_at")
         paths: dict[str, str] = {}
         unknown: dict[str, object] = {}
@@ -53,7 +56,8 @@ class RootManifest:
                 unknown[name] = value
             elif value is not None and (field_name == name or field_name not in paths):
                 paths[field_name] = value  # where a field is there by both names, today's counts
-        return cls(version=version, updated_at=updated_at, paths=paths, unknown=unknown)
+                is_old |= field_name != name
+        return cls(version=version, updated_at=updated_at, paths=paths, unknown=unknown, is_old=is_old)
 
 
 def read_root(handle: ChainHandle) -> tuple[RootManifest, Version] | None:
@@ -88,7 +92,7 @@ def sync_root(handle: ChainHandle) -> bool:
             blank = RootManifest(version=1, updated_at=handle.clock.now(), paths={})
             found = blank, handle.records.get(key).version
         place = _place(handle)
-        if found is not None and found[0].paths.get(name) == place:
+        if found is not None and found[0].paths.get(name) == place and not found[0].is_old:
             return False
         known = None if found is None else found[0]
         root = RootManifest(

@@ -9,6 +9,7 @@ from holdfast.cli.catalog_compact import command as compact
 from holdfast.cli.catalog_drop import command as drop
 from holdfast.cli.catalog_lineage import command as lineage
 from holdfast.cli.catalog_ls import command as ls
+from holdfast.cli.catalog_migrate_manifests import command as migrate_manifests
 from holdfast.cli.catalog_openlineage import command as openlineage
 from holdfast.cli.catalog_register import command as register
 from holdfast.cli.catalog_register_lineage import command as register_lineage
@@ -18,7 +19,20 @@ from holdfast.cli.catalog_sql import command as sql
 
 __all__ = ["command"]
 
-_COMMANDS = (ls, show, sql, search, lineage, openlineage, register, register_lineage, drop, announce, compact)
+_COMMANDS = (
+    ls,
+    show,
+    sql,
+    search,
+    lineage,
+    openlineage,
+    register,
+    register_lineage,
+    drop,
+    announce,
+    compact,
+    migrate_manifests,
+)
 
 
 class _InOrder(click.Group):
