@@ -8,6 +8,8 @@
     grace = "7d"                                # HOLDFAST_GRACE: how long `gc purge` waits
     mode = "direct"                             # HOLDFAST_MODE: how `get` reads data, direct or cached
     cache = "/var/cache/holdfast"               # HOLDFAST_CACHE: where `get --cached` keeps files of other machines
+    compactor = "https://compactor:8765"        # HOLDFAST_COMPACTOR: who folds what `catalog` commands tell
+    compactor_tokens = "/etc/holdfast/tokens"   # HOLDFAST_COMPACTOR_TOKENS: the file of tokens it accepts
 
 A relative path in the file starts at the file's folder. Tables of the file belong to others and are left alone.
 """
@@ -26,7 +28,18 @@ from holdfast.errors import BadInput
 __all__ = ["FILE_NAME", "Settings", "load_settings"]
 
 FILE_NAME = "holdfast.toml"
-_NAMES = ("chain", "workspace", "manifests", "by", "retention", "grace", "mode", "cache")
+_NAMES = (
+    "chain",
+    "workspace",
+    "manifests",
+    "by",
+    "retention",
+    "grace",
+    "mode",
+    "cache",
+    "compactor",
+    "compactor_tokens",
+)
 MODES = ("direct", "cached")
 
 
@@ -42,6 +55,8 @@ class Settings:
     grace_s: float | None = None
     mode: str | None = None
     cache: str | None = None
+    compactor: str | None = None
+    compactor_tokens: str | None = None
 
 
 def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Settings:
@@ -61,6 +76,8 @@ def load_settings(*, environ: Mapping[str, str] | None = None, folder: Path | No
         grace_s=_duration(values, sources, "grace"),
         mode=_one_of(values, sources, "mode", MODES),
         cache=_text(values, sources, "cache"),
+        compactor=_text(values, sources, "compactor"),
+        compactor_tokens=_text(values, sources, "compactor_tokens"),
     )
 
 
@@ -82,9 +99,10 @@ def _from_file(folder: Path) -> tuple[dict[str, object], dict[str, str]]:
     workspace = values.get("workspace")
     if isinstance(workspace, str) and workspace and "://" not in workspace:
         values["workspace"] = str(path.parent / Path(workspace).expanduser())
-    cache = values.get("cache")
-    if isinstance(cache, str) and cache:
-        values["cache"] = str(path.parent / Path(cache).expanduser())
+    for name in ("cache", "compactor_tokens"):
+        place = values.get(name)
+        if isinstance(place, str) and place:
+            values[name] = str(path.parent / Path(place).expanduser())
     manifests = values.get("manifests")
     if isinstance(manifests, str):
         from holdfast.chain.sql.url import relative_to
