@@ -4,6 +4,7 @@
         ledger/{domain}/{ULID}.json            events, written once (C12)
         ledger/claims/{domain}/{SHA-256}.json  who said this first: the same bytes as the event (C13)
         locks/{domain}.positions.json          the counter of a domain's ledger (C14)
+        locks/runs/{run}.json                  who works on a run of a pipeline (C32)
         locks/, manifests/, state/, l0/        the domain chains, see `holdfast.chain.layout`
         manifests/anti-entropy/{domain}.json   how far the ledger was looked through for what was missed (C18)
         manifests/{domain}.compactor.lock.json the lock of a compactor that nobody lends one
@@ -39,6 +40,7 @@ __all__ = [
     "dataset_prefix",
     "ledger_layout",
     "parse_dataset_url",
+    "run_lock_key",
     "superseded_prefixes",
     "workspace_prefix",
 ]
@@ -48,6 +50,7 @@ LEDGER_DOMAINS = ("catalog", "lineage", "executions", "orchestration")
 DATASETS_PREFIX = "datasets"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DATASET = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _LEDGER, _CLAIMS, _LOCKS, _MANIFESTS = "ledger", "claims", "locks", "manifests"
 
@@ -152,6 +155,13 @@ def dataset_prefix(name: str) -> str:
             "digit"
         )
     return f"{DATASETS_PREFIX}/{name}"
+
+
+def run_lock_key(run: str) -> str:
+    """The lock of a run of a pipeline: one runner at a time goes on with it."""
+    if not _RUN.fullmatch(run):
+        raise BadInput(f"run {run!r}: use 1 to 100 letters, digits, . _ or -, starting with a letter or digit")
+    return f"{_LOCKS}/runs/{run}.json"
 
 
 def parse_dataset_url(url: str) -> tuple[str, str, str, str] | None:
