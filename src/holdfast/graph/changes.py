@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,10 +68,8 @@ def plan_changes(
         _check_files(put_nodes, put_edges, files)
     nodes_to_go = _nodes_to_go(view, files, remove_nodes)
     edges_to_go = _edges_to_go(view, files, remove_nodes, remove_edges)
-    known_nodes = _not_yet_known(put_ids, node_key(nodes_to_go), view.nodes_by_id)
-    known_edges = _edges_with_keys_of(put_edges, edges_to_go, view)
-    node_changes = compare("nodes", put_nodes, known_nodes, nodes_to_go)
-    edge_changes = compare("edges", put_edges, known_edges, edges_to_go)
+    node_changes = compare("nodes", put_nodes, nodes_to_go, lambda some: view.nodes_by_id(node_key(some)))
+    edge_changes = compare("edges", put_edges, edges_to_go, lambda some: view.edges_by_source(_used(some, "source")))
     if dangling == "refuse":
         _check_ends(view, put_ids, put_edges, node_changes.leaving, edge_changes.leaving)
     return Changes(
@@ -123,18 +121,9 @@ def _edges_to_go(
     return parts[-1] if len(parts) < 3 else pa.concat_tables(parts)
 
 
-def _not_yet_known(ids: pa.Array, known: pa.Array, ask: Callable[[pa.Array], pa.Table]) -> pa.Table:
-    """What is there under these ids and was not found already: when a file is replaced, that is mostly nothing."""
-    left = ids.filter(pc.invert(pc.is_in(ids, value_set=known))) if len(known) else ids
-    return ask(left)
-
-
-def _edges_with_keys_of(put: pa.Table, known: pa.Table, view: GraphView) -> pa.Table:
-    """All edges that are there with the key of one that is put, except those already known."""
-    if len(known):
-        keys = edge_key(put)
-        put = put.filter(pc.invert(pc.is_in(keys, value_set=edge_key(known))))
-    return view.edges_by_source(texts_of(put, "source") if len(put) else pa.array([], pa.string()))
+def _used(edges: pa.Table, name: str) -> pa.Array:
+    """The different texts that some rows have: their dictionary has those of others too."""
+    return pc.unique(edges.column(name)).cast(pa.string())
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------

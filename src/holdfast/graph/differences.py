@@ -6,7 +6,7 @@ it was: zone maps then open the new segment for every query that could have foun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ from holdfast.graph.records import SAMPLES_MAX, edge_schema, node_schema
 from holdfast.graph.segment import SegmentKind, segment_schema
 
 __all__ = ["Counts", "Differences", "Report", "compare", "names_of_edges"]
+
+_KEYS: Mapping[SegmentKind, Sequence[str]] = {"nodes": ["semantic_id"], "edges": ["source", "target", "type"]}
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -53,33 +55,31 @@ class Differences:
         return sum(counts.removed + counts.changed for counts in self.report.values())
 
 
-def compare(kind: SegmentKind, put: pa.Table, known: pa.Table, candidates: pa.Table) -> Differences:
+def compare(kind: SegmentKind, put: pa.Table, candidates: pa.Table, ask: Callable[[pa.Table], pa.Table]) -> Differences:
     """What it takes to put some records.
 
-    `known` has all records that are there with a key of `put`, perhaps more. `candidates` are records that are there
-    and leave unless they are put. The same record may come several times. BadRows if `put` contradicts itself.
+    `candidates` are records that are there and leave unless they are put; the same record may come several times.
+    `ask` tells all records that are there with a key of some others, perhaps more: it is asked about what is put and
+    not among the candidates. When a file is replaced, that is mostly nothing. BadRows if `put` contradicts itself.
     """
     schema = node_schema() if kind == "nodes" else edge_schema()
-    old = (
-        conformed(pa.concat_tables([known, candidates]), schema)
-        if len(known) or len(candidates)
-        else schema.empty_table()
-    )
+    old = conformed(candidates, schema)
     put_keys, old_keys = _keys(kind, put, old)
+    strange = _places(put_keys, old_keys) < 0
+    known = ask(_chosen(put, strange)) if strange.any() else schema.empty_table()
+    if len(known):
+        old = pa.concat_tables([conformed(known, schema), old]).combine_chunks()
+        put_keys, old_keys = _keys(kind, put, old)
     chosen = _one_of_each(kind, put, put_keys)
     if len(chosen) < len(put):
         put, put_keys = put.take(pa.array(chosen)), put_keys[chosen]
-    place_of = np.full(_count(put_keys, old_keys), -1, np.int64)
-    place_of[old_keys[::-1]] = np.arange(len(old) - 1, -1, -1)  # the first row of each key: the last assignment stays
-    places = place_of[put_keys]
+    places = _places(put_keys, old_keys)
     there = places >= 0
-    leaving = old.take(pa.array(_leaving(put_keys, old_keys, place_of, len(known))))
-    before = old.take(pa.array(places[there]))
-    after = conformed(put.filter(pa.array(there)) if there.any() else put.slice(0, 0), schema)
-    differing = {name: _differ(before.column(name), after.column(name)) for name in schema.names}
-    changed = after.filter(pa.array(np.logical_or.reduce(list(differing.values()))))
-    moved = before.filter(pa.array(differing["type"] | differing["file"]))
-    added = put.filter(pa.array(~there)) if there.any() else put
+    leaving = _taken(old, _leaving(put_keys, old_keys, len(known)))
+    differing = _differing(kind, old, places[there], _chosen(put, there))
+    changed = conformed(_taken(put, np.flatnonzero(there)[differing.at_all]), schema)
+    moved = _taken(old, places[there][differing.for_zone_maps])
+    added = _chosen(put, ~there)
     marked = [
         _marked(table, tombstone)
         for table, tombstone in ((added, False), (changed, False), (leaving, True), (moved, True))
@@ -100,12 +100,30 @@ def names_of_edges(edges: pa.Table) -> str:
     return ", ".join(f"{row['source']!r} -{row['type']}-> {row['target']!r}" for row in rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Differing:
+    """Which records differ: in anything, or in what a query by type or file goes by."""
+
+    at_all: Flags
+    for_zone_maps: Flags
+
+
+def _differing(kind: SegmentKind, old: pa.Table, places: Indices, after: pa.Table) -> _Differing:
+    """How the old records at some places differ from those that take their place; their keys are the same."""
+    flags = {
+        name: _differ(old.column(name).take(pa.array(places)), after.column(name).cast(pa.string()))
+        for name in old.column_names
+        if name not in _KEYS[kind]
+    }
+    none = np.zeros(len(places), np.bool_)
+    return _Differing(np.logical_or.reduce([none, *flags.values()]), flags["file"] | flags.get("type", none))
+
+
 def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Indices]:
     """A number for each record: the same for the same key, and for no others; from 0, without large gaps."""
-    names = ["semantic_id"] if kind == "nodes" else ["source", "target", "type"]
-    both = put.select(names)
+    both = put.select(_KEYS[kind])
     if len(old):
-        others = old.select(names)
+        others = old.select(_KEYS[kind])
         both = pa.concat_tables([conformed(both, others.schema), others]).combine_chunks()
     if kind == "nodes":
         numbers = encoded_column(both, "semantic_id")[1].astype(np.int64)
@@ -116,9 +134,9 @@ def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Ind
 
 def _one_of_each(kind: SegmentKind, put: pa.Table, keys: Indices) -> Indices:
     """The first row of each key; the same key with different contents is refused."""
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    if len(first) == len(keys):
+    if np.bincount(keys).max(initial=0) < 2:
         return np.arange(len(keys))
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     again = np.flatnonzero(first[group] != np.arange(len(keys)))
     schema = node_schema() if kind == "nodes" else edge_schema()
     these, those = (put.take(pa.array(rows)).cast(schema) for rows in (again, first[group[again]]))
@@ -135,11 +153,20 @@ def _one_of_each(kind: SegmentKind, put: pa.Table, keys: Indices) -> Indices:
     return chosen
 
 
-def _leaving(put_keys: Indices, old_keys: Indices, place_of: Indices, known: int) -> Indices:
+def _places(put_keys: Indices, old_keys: Indices) -> Indices:
+    """For each record that is put, the first old row of its key; -1 if there is none."""
+    place_of = np.full(_count(put_keys, old_keys), -1, np.int64)
+    place_of[old_keys[::-1]] = np.arange(len(old_keys) - 1, -1, -1)  # the last assignment stays
+    places: Indices = place_of[put_keys]
+    return places
+
+
+def _leaving(put_keys: Indices, old_keys: Indices, known: int) -> Indices:
     """The rows behind the first `known` that leave: the first of each key that is not put."""
-    stays = np.zeros(len(place_of), np.bool_)
+    count = _count(put_keys, old_keys)
+    stays = np.zeros(count, np.bool_)
     stays[put_keys] = True
-    first = np.full(len(place_of), -1, np.int64)
+    first = np.full(count, -1, np.int64)
     candidates = old_keys[known:]
     first[candidates[::-1]] = np.arange(len(old_keys) - 1, known - 1, -1)
     rows: Indices = np.sort(first[(first >= 0) & ~stays])
@@ -176,6 +203,15 @@ def _report(kind: SegmentKind, added: pa.Table, removed: pa.Table, changed: pa.T
             key = (kind, file_texts[number // len(types)], type_texts[number % len(types)])
             found.setdefault(key, [0, 0, 0])[place] += count
     return {key: Counts(added=a, removed=r, changed=c) for key, (a, r, c) in found.items()}
+
+
+def _chosen(table: pa.Table, flags: Flags) -> pa.Table:
+    """The rows that have a flag; mostly that is all of them, or none."""
+    return table if flags.all() else _taken(table, np.flatnonzero(flags))
+
+
+def _taken(table: pa.Table, rows: Indices) -> pa.Table:
+    return table.take(pa.array(rows)) if len(rows) else table.slice(0, 0)
 
 
 def _marked(table: pa.Table, tombstone: bool) -> pa.Table:

@@ -66,8 +66,13 @@ def coded(chunks: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same with these types; a table that has them already is not cast column by column."""
-    return table if table.schema.equals(schema) else table.cast(schema)
+    """The same with these types; a column that has its own already is not cast."""
+    if table.schema.equals(schema):
+        return table
+    columns = zip(table.itercolumns(), schema.types, strict=True)
+    return pa.Table.from_arrays(
+        [column if column.type == kind else column.cast(kind) for column, kind in columns], schema=schema
+    )
 
 
 def texts_of(table: pa.Table, name: str) -> pa.Array:

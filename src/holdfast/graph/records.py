@@ -180,8 +180,8 @@ def _canonical(table: pa.Table, schema: pa.Schema, required: tuple[str, ...], wh
 
 def _check_texts(table: pa.Table, required: tuple[str, ...], what: str) -> None:
     for name in required:
-        empty = pc.sum(pc.equal(table.column(name), "")).as_py() or 0
-        if empty:
+        if pc.index(table.column(name), "").as_py() >= 0:
+            empty = pc.sum(pc.equal(table.column(name), "")).as_py()
             raise BadRows(f"{empty} {what}s have an empty {name!r}; nothing was committed")
 
 

@@ -84,7 +84,7 @@ class SnapshotView:
     def _nodes(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
         if not len(places):
             return node_schema().empty_table()
-        return self._arrays.nodes.take(pa.array(places)).cast(node_schema())
+        return conformed(self._arrays.nodes.take(pa.array(places)), node_schema())
 
     def _edges(self, places: npt.NDArray[np.integer[Any]]) -> pa.Table:
         if not len(places):
