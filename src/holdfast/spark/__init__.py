@@ -1,5 +1,6 @@
 """Building on Spark: the session is the caller's, executors need only this package; readers need none of it."""
 
+from holdfast.spark.catalog_fold import compact_domain
 from holdfast.spark.graph import GraphFrames, PublishedGraph, compact_graph, publish_graph, read_graph
 from holdfast.spark.kv import publish_kv
 from holdfast.spark.kv_update import update_kv
@@ -11,6 +12,7 @@ __all__ = [
     "GraphFrames",
     "ProgressTold",
     "PublishedGraph",
+    "compact_domain",
     "compact_graph",
     "local_spark",
     "publish_graph",
