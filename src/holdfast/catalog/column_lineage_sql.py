@@ -115,7 +115,7 @@ def _stored(query: exp.Query) -> list[exp.Table]:
         for source in scope.sources.values():
             if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
                 found[id(source)] = source
-    return [table for table in query.find_all(exp.Table, bfs=False) if id(table) in found]
+    return sorted(found.values(), key=lambda table: table.this.meta.get("start", 0))
 
 
 def _strip_columns(query: exp.Query, aliases: Mapping[tuple[str, ...], str]) -> None:

@@ -19,7 +19,7 @@ _COLUMNS = (
     Column(title="depth", right=True),
     Column(title="from", keep="middle", least=14),
     Column(title="to", keep="middle", least=14),
-    Column(title="kind", least=8),
+    Column(title="kind", least=14),
     Column(title="run_id", keep="middle", least=8),
 )
 

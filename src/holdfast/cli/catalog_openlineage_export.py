@@ -94,7 +94,7 @@ def command(
         with click.open_file(file, "wb") as opened:
             opened.write(lines)
     elif not as_json:
-        click.get_binary_stream("stdout").write(lines)
+        click.echo(lines.decode(), nl=False)
         return
     shown = [] if file is not None else [orjson.loads(line) for line in lines.splitlines()]
     data = call.document("catalog openlineage export", total=len(events), file=file, events=shown)

@@ -21,7 +21,7 @@ __all__ = ["command"]
 _COLUMNS = (
     Column(title="from", keep="middle", least=14),
     Column(title="to", keep="middle", least=14),
-    Column(title="kind", least=8),
+    Column(title="kind", least=14),
 )
 _SHOWN = 50
 
