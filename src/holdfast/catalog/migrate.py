@@ -30,6 +30,7 @@ from holdfast.catalog.layout import (
 from holdfast.catalog.positions import Place, PositionRecord
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain.layout import DOMAINS, FORMER_NAMES
+from holdfast.chain.legacy import mirror_is_current, sync_mirror
 from holdfast.chain.root import read_root, root_is_current
 from holdfast.errors import Conflict, ObjectNotFound, VersionConflict
 from holdfast.storage.capabilities import LockSwap, Reader
@@ -38,7 +39,7 @@ from holdfast.storage.scope import scope
 
 __all__ = ["Step", "StepKind", "migrate"]
 
-StepKind = Literal["state", "events", "late events", "root"]
+StepKind = Literal["state", "mirror", "events", "late events", "counter", "root"]
 
 _MOVED = "former_highest"
 """A field of a counter that was raised: old events up to this position have places that nobody else was given."""
@@ -52,7 +53,7 @@ class Step:
     domain: str
     """Empty for the root."""
     source: str
-    """Where it lies: a key or a folder of the workspace, or of the root where it is not in one."""
+    """Where it lies, or is missing: a key or a folder of the workspace, or of the root where it is not in one."""
     count: int
     """Rows of a state, or events."""
     done: bool = False
@@ -75,13 +76,14 @@ class _Place:
 def migrate(workspace: Workspace, *, superseded: bool = False, enforce: bool = False) -> list[Step]:
     """What is left of older releases; converted if `enforce`. Doing it twice finds nothing the second time."""
     steps = list(_survey(workspace, superseded))
-    if all(step.what == "root" for step in steps):
+    if all(step.what in {"counter", "root"} for step in steps):
         workspace.read_root()  # NotFound: a name that is wrong does not become a workspace
     if not enforce or all(step.advice for step in steps):
         return steps
     for domain in LEDGER_DOMAINS:
         places = _places(workspace, domain, superseded)
         _move_state(workspace, domain, places)
+        sync_mirror(workspace.domain(domain).handle)
         _move_ledger(workspace, domain, places)
     workspace.initialize()
     return [replace(step, done=not step.advice) for step in steps]
@@ -99,7 +101,11 @@ def _survey(workspace: Workspace, superseded: bool) -> Iterator[Step]:
             folder = next((place.folders[0] for place in places if place.state is former), "")
             source = PurePosixPath(folder, former.path).as_posix()
             yield Step(what="state", domain=domain, source=source, count=rows)
+        elif not mirror_is_current(handle := workspace.domain(domain).handle):  # killed just before it was done
+            yield Step(what="mirror", domain=domain, source=handle.layout.mirror_key or "", count=0)
         ledger, up_to = ledger_layout(domain), _up_to(workspace, domain)
+        if not _has_counter(workspace, domain):
+            yield Step(what="counter", domain=domain, source=ledger.positions_key, count=0)
         for place in places:
             for old in place.ledgers:
                 missing, late = former_only(place.events, old, workspace.store, ledger, up_to=up_to)
@@ -177,6 +183,10 @@ def _up_to(workspace: Workspace, domain: str) -> int | None:
         return None
     moved = record.unknown.get(_MOVED, 0)
     return None if record.next == 1 else moved if isinstance(moved, int) else 0
+
+
+def _has_counter(workspace: Workspace, domain: str) -> bool:
+    return workspace.store.head_many([ledger_layout(domain).positions_key]) != [None]
 
 
 def _raise_counter(workspace: Workspace, domain: str, places: tuple[_Place, ...]) -> None:

@@ -86,8 +86,8 @@ def _parts(steps: list[Step], apply: bool, again: str) -> list[Part]:
 
 
 def _what(step: Step) -> str:
-    if step.what == "root":
-        return "root"
+    if step.what in {"counter", "mirror", "root"}:
+        return step.what
     return count(step.count, "row" if step.what == "state" else "event")
 
 
