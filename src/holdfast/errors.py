@@ -6,6 +6,7 @@
     │   ├── ScopeEscape          the key would leave its tenant, workspace or chain
     │   ├── NotAChain            nothing at this place is a chain
     │   ├── BadRows              rows with null, duplicate or oversized keys: nothing was published
+    │   │   └── ChecksFailed     rows break a rule of their pipeline: nothing was published
     │   ├── BadPipeline          a pipeline does not fit together: nothing was run
     │   ├── WrongKeyType         the key is not of the data set's key type
     │   ├── UnknownShard         the data set has no shard of this number
@@ -52,6 +53,7 @@ __all__ = [
     "BadPipeline",
     "BadRows",
     "BuildFailed",
+    "ChecksFailed",
     "Conflict",
     "CorruptRecord",
     "CorruptShard",
@@ -112,6 +114,10 @@ class NotAChain(BadInput):
 
 class BadRows(BadInput):
     """Rows cannot be published as they are; nothing was. Fix them, or choose a rule (`on_duplicate`)."""
+
+
+class ChecksFailed(BadRows):
+    """Rows break a rule of their pipeline, so nothing of them was published. Fix the rows, or the rule."""
 
 
 class BadPipeline(BadInput):
