@@ -42,7 +42,7 @@ def test_lineage_is_told_from_a_file_and_asked_for_by_column(
     told = holdfast("catalog", "register-lineage", PLACE, "sales.report", "--sql", report, "--json").data
     assert (told["told"], told["inputs"], told["edges"]) == (True, ["sales.lines"], dry["edges"])
     assert told["snapshot_version"] is not None
-    again = holdfast("catalog", "register-lineage", PLACE, "sales.report", "--sql", report, "--json").data
+    again = holdfast("catalog", "register-lineage", PLACE, "sales.report", "--statement", SQL, "--json").data
     assert again["snapshot_version"] is None, "nothing new"
     column = holdfast("catalog", "lineage", PLACE, "sales.report.total", "--json").data
     assert (column["name"], column["column"], column["total"]) == ("sales.report", "total", 2)
@@ -68,6 +68,8 @@ def test_what_cannot_be_told_is_said_and_what_cannot_be_right_is_refused(holdfas
         failed = holdfast("catalog", "register-lineage", PLACE, "x", "--sql", report, code=2)
         assert message in failed.err
         assert failed.err.count("\n") == 1
+    for given in ([], ["--sql", report, "--statement", SQL]):
+        assert "one of them" in holdfast("catalog", "register-lineage", PLACE, "x", *given, code=2).err
     failed = holdfast("catalog", "lineage", PLACE, "sales.report", "--indirect", code=2)
     assert "--columns" in failed.err
 

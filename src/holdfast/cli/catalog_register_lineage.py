@@ -15,6 +15,7 @@ from holdfast.cli.graph_call import json_option
 from holdfast.cli.graph_shapes import text
 from holdfast.cli.output import Column, Command, Line, Part, Table, View
 from holdfast.cli.words import count
+from holdfast.errors import BadInput
 
 __all__ = ["command"]
 
@@ -29,9 +30,13 @@ _SHOWN = 50
 @click.command(name="register-lineage")
 @click.argument("words", nargs=-1, metavar="[WORKSPACE] OUTPUT")
 @click.option(
-    "--sql", "file", type=click.File(encoding="utf-8"), required=True, metavar="FILE",
-    help="The statement that makes it; - reads it from standard input.",
-)  # fmt: skip
+    "--sql",
+    "file",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="The file with the statement that makes it; - reads it from standard input.",
+)
+@click.option("--statement", metavar="SQL", help="The statement itself, instead of a file.")
 @click.option(
     "--dialect", default="spark", show_default=True, metavar="NAME", help="Whose SQL it is, as sqlglot names it."
 )
@@ -40,7 +45,14 @@ _SHOWN = 50
 @by_option
 @json_option
 def command(
-    words: tuple[str, ...], file: IO[str], dialect: str, run_id: str, dry_run: bool, by: str | None, as_json: bool
+    words: tuple[str, ...],
+    file: IO[str] | None,
+    statement: str | None,
+    dialect: str,
+    run_id: str,
+    dry_run: bool,
+    by: str | None,
+    as_json: bool,
 ) -> None:
     """Tell, from a SQL statement, what a table or data set is made from.
 
@@ -54,15 +66,20 @@ def command(
     \b
     Examples:
       holdfast catalog register-lineage ./lake/acme/prod sales.report --sql report.sql
+      holdfast catalog register-lineage ./lake/acme/prod sales.ids --statement 'SELECT id FROM sales.orders'
       holdfast catalog register-lineage ./lake/acme/prod sales.report --sql report.sql --dry-run --json
       cat report.sql | holdfast catalog register-lineage s3://bucket/lake/acme/prod sales.report --sql -
     """
     url, (output,) = workspace_and(words, 1, "[WORKSPACE] OUTPUT")
+    if (file is None) == (statement is None):
+        raise BadInput("say how it is made: give --sql FILE or --statement SQL, one of them")
+    sql = statement if file is None else file.read()
+    assert sql is not None
     call = CatalogCall(url, as_json=as_json, by=by)
     with catalog_extra():
         from holdfast.catalog.column_lineage_told import sql_lineage, tell_lineage
 
-        found = sql_lineage(call.workspace, file.read(), output, dialect=dialect)
+        found = sql_lineage(call.workspace, sql, output, dialect=dialect)
     done = None if dry_run else tell_lineage(call.workspace, found, run_id=run_id, key=fresh_key(call.workspace))
     names = ("source", "target", "source_column", "target_column", "kind")
     edges: list[dict[str, Any]] = [{name: getattr(edge, name) or "" for name in names} for edge in found.edges]
