@@ -210,6 +210,8 @@ class RemoteCompactor:
                 # It may have answered and closed before all was sent: too large, say. That answer is worth reading.
             response = connection.getresponse()
             content = response.read(_ANSWER_BYTES_MAX)
+            if response.length:  # it ended before it was whole, which a bounded read does not tell by itself
+                raise http.client.IncompleteRead(content, response.length)
             is_good = response.isclosed() and not response.will_close
         finally:
             if is_good:
