@@ -110,7 +110,7 @@ def ledgers(draw: st.DrawFn) -> dict[str, list[Stored]]:
     return found
 
 
-def batches(draw: st.DrawFn, many: Sequence[Stored]) -> list[tuple[str, list[Stored]]]:
+def batches(draw: Callable[[st.SearchStrategy[Any]], Any], many: Sequence[Stored]) -> list[tuple[str, list[Stored]]]:
     """The events in any order, some twice, cut into batches that are folded here or there; at last a late replay."""
     again = draw(st.permutations([*many, *draw(st.lists(st.sampled_from(many), max_size=4))]))
     cuts = sorted(draw(st.lists(st.integers(0, len(again)), max_size=2)))
@@ -203,10 +203,10 @@ def test_the_parts_of_a_table_are_told_by_its_whole_key() -> None:
     """C6: the same key is always in the same part, and parts are of about the same size."""
     said = [p.RunStarted(run_id=f"r{number // 2}", started_at=NOW, attempt=number % 2 + 1) for number in range(4_000)]
     rows = rows_of([event(number + 1, one) for number, one in enumerate(said)], domain="executions")["run_starts"]
-    parts = parts_of(STATE_TABLES["run_starts"], rows, 4)
+    parts = parts_of(rows, STATE_TABLES["run_starts"].key, 4)
     turned = rows.take(pa.array(range(len(rows) - 1, -1, -1)))
-    assert parts_of(STATE_TABLES["run_starts"], turned, 4).tolist() == parts.tolist()[::-1]
-    assert parts_of(STATE_TABLES["run_starts"], rows.slice(17), 4).tolist() == parts.tolist()[17:]
+    assert parts_of(turned, STATE_TABLES["run_starts"].key, 4).tolist() == parts.tolist()[::-1]
+    assert parts_of(rows.slice(17), STATE_TABLES["run_starts"].key, 4).tolist() == parts.tolist()[17:]
     counts = [parts.tolist().count(part) for part in range(4)]
     assert min(counts) > 850
     assert any(one != other for one, other in zip(parts[::2].tolist(), parts[1::2].tolist(), strict=True))

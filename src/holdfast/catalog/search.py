@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -22,7 +22,15 @@ import pyarrow as pa
 
 from holdfast.catalog.domain_state import encode_table
 from holdfast.catalog.reading import read_tables
-from holdfast.catalog.search_index import DOCUMENTS, POSTINGS, WORDS, SearchTables, build_index, words_in
+from holdfast.catalog.search_index import (
+    CATALOG_TABLES,
+    DOCUMENTS,
+    POSTINGS,
+    WORDS,
+    SearchTables,
+    build_index,
+    words_in,
+)
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain import Artifact, Committed, Manifest, ManifestDraft
 from holdfast.codec import Fields
@@ -30,14 +38,13 @@ from holdfast.errors import BadInput, Conflict, CorruptRecord, CorruptShard, Not
 from holdfast.parquet_bytes import read_parquet
 from holdfast.storage.capabilities import Reader
 
-__all__ = ["Hit", "SearchIndex", "load_search", "refresh_search", "search"]
+__all__ = ["Hit", "IndexBuilder", "SearchIndex", "build_here", "load_search", "refresh_search", "search"]
 
 LIMIT_DEFAULT = 10
 PREFIX_WORDS_MAX = 200
 TYPO_WORDS_MAX = 50
 _EXACT, _PREFIX, _TYPO = 1.0, 0.6, 0.4
 _K1, _B = 1.2, 0.75
-_CATALOG_TABLES = ("namespaces", "tables", "datasets", "snapshots")
 
 Scores = npt.NDArray[np.float64]
 
@@ -154,7 +161,16 @@ def load_search(workspace: Workspace, *, at: datetime | None = None) -> SearchIn
     return SearchIndex(_read_index(Reader(workspace.store), manifest), _built_from(manifest))
 
 
-def refresh_search(workspace: Workspace) -> Committed | None:
+IndexBuilder = Callable[[Workspace, str | None], SearchTables]
+"""Makes an index of a snapshot of the catalog, by its ref; of nothing at all without one."""
+
+
+def build_here(workspace: Workspace, ref: str | None) -> SearchTables:
+    """In this process."""
+    return build_index(read_tables(workspace, "catalog", CATALOG_TABLES, ref=ref))
+
+
+def refresh_search(workspace: Workspace, *, build: IndexBuilder = build_here) -> Committed | None:
     """Build the index anew if the catalog has moved since; None if it has not."""
     catalog = workspace.domain("catalog").current()
     source = BuiltFrom(
@@ -165,11 +181,11 @@ def refresh_search(workspace: Workspace) -> Committed | None:
     visible = chain.load_current()
     if visible is not None and _built_from(visible) == source:
         return None
-    there = read_tables(workspace, "catalog", _CATALOG_TABLES, ref=None if catalog is None else catalog.ref)
+    tables = build(workspace, None if catalog is None else catalog.ref)
     with chain.lock(operation="refresh search") as guard:
         run = chain.begin_run()
         artifacts = []
-        for name, table in build_index(there).by_name().items():
+        for name, table in tables.by_name().items():
             path, data = run.artifact_key(f"{name}.parquet"), encode_table(table)
             chain.store.upload(path, [data])
             checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -7,7 +7,7 @@ of it is made by Arrow and numpy: no Python per word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["DOCUMENTS", "FIELD_WEIGHTS", "POSTINGS", "WORDS", "SearchTables", "build_index", "words_in"]
+__all__ = [
+    "CATALOG_TABLES",
+    "DOCUMENTS",
+    "FIELD_WEIGHTS",
+    "POSTINGS",
+    "WORDS",
+    "SearchTables",
+    "build_index",
+    "documents_of",
+    "index_of",
+    "merge_indexes",
+    "words_in",
+]
 
 DOCUMENTS, WORDS, POSTINGS = "documents", "words", "postings"
+CATALOG_TABLES = ("namespaces", "tables", "datasets", "snapshots")
+"""What documents are made of."""
 FIELD_WEIGHTS = {"name": 4.0, "columns": 2.0, "tags": 2.0, "description": 1.0}
 COMPOUND_SHARE = 0.25
 WORD_CHARACTERS_MAX = 64
@@ -71,8 +85,17 @@ def _split(texts: pa.Array) -> tuple[pa.Array, Numbers]:
 
 def build_index(catalog: Mapping[str, pa.Table]) -> SearchTables:
     """From the catalog's tables, as they are there (`namespaces`, `tables`, `datasets`, `snapshots`)."""
+    return index_of(documents_of(catalog))
+
+
+def documents_of(catalog: Mapping[str, pa.Table]) -> pa.Table:
+    """What can be found, in order; two of one name by what is said of them, so that the order is never chance."""
     documents = pa.concat_tables([_namespaces(catalog), _tables(catalog), _datasets(catalog)])
-    documents = documents.sort_by([("kind", "ascending"), ("name", "ascending")]).combine_chunks()
+    return documents.sort_by([(name, "ascending") for name in _DOCUMENT.names]).combine_chunks()
+
+
+def index_of(documents: pa.Table) -> SearchTables:
+    """Which words stand in which documents, and how much each counts there."""
     found: list[tuple[pa.Array, Numbers, float]] = []
     for field, weight in FIELD_WEIGHTS.items():
         column = documents.column(field).combine_chunks()
@@ -80,11 +103,41 @@ def build_index(catalog: Mapping[str, pa.Table]) -> SearchTables:
         found.append((*words_in(texts), weight))
         found.append((*_compounds_in(texts), weight * COMPOUND_SHARE))
     every = pa.concat_arrays([words for words, _, _ in found])
+    rows = np.concatenate([rows for _, rows, _ in found])
+    weights = np.concatenate([np.full(len(rows), weight) for _, rows, weight in found])
+    return _arranged(documents, every, rows, weights)
+
+
+def merge_indexes(indexes: Sequence[SearchTables]) -> SearchTables:
+    """The index of all documents of some, each of which is in one of them only: what `index_of` makes of them all."""
+    documents = pa.concat_tables([_DOCUMENT.empty_table(), *(one.documents for one in indexes)]).combine_chunks()
+    order = pc.sort_indices(documents, [(name, "ascending") for name in _DOCUMENT.names]).to_numpy()
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    words: list[pa.Array] = [pa.array([], pa.string())]
+    rows, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+    first = 0
+    for one in indexes:
+        numbers = one.postings.column("word").to_numpy()
+        words.append(
+            pa.concat_arrays([pa.array([], pa.string()), *one.words.column("word").chunks]).take(pa.array(numbers))
+        )
+        rows.append(places[first + one.postings.column("document").to_numpy()])
+        weights.append(one.postings.column("weight").to_numpy())
+        first += len(one.documents)
+    return _arranged(
+        documents.take(pa.array(order)).combine_chunks(),
+        pa.concat_arrays(words),
+        np.concatenate(rows),
+        np.concatenate(weights),
+    )
+
+
+def _arranged(documents: pa.Table, every: pa.Array, rows: Numbers, weights: npt.NDArray[np.float64]) -> SearchTables:
+    """Words and documents as numbers, sorted, and their weights summed."""
     unique = pc.unique(every)
     unique = unique.take(pc.sort_indices(unique))
     numbers = pc.index_in(every, value_set=unique).to_numpy(zero_copy_only=False).astype(np.int64)
-    rows = np.concatenate([rows for _, rows, _ in found])
-    weights = np.concatenate([np.full(len(rows), weight) for _, rows, weight in found])
     pairs, place = np.unique(numbers * max(1, len(documents)) + rows, return_inverse=True)
     summed = np.bincount(place, weights=weights, minlength=len(pairs))
     postings = pa.table(

@@ -1,6 +1,7 @@
 """Building on Spark: the session is the caller's, executors need only this package; readers need none of it."""
 
 from holdfast.spark.catalog_fold import compact_domain
+from holdfast.spark.catalog_tables import read_system_table, refresh_search_index, register_system_tables
 from holdfast.spark.graph import GraphFrames, PublishedGraph, compact_graph, publish_graph, read_graph
 from holdfast.spark.kv import publish_kv
 from holdfast.spark.kv_update import update_kv
@@ -18,6 +19,9 @@ __all__ = [
     "publish_graph",
     "publish_kv",
     "read_graph",
+    "read_system_table",
+    "refresh_search_index",
+    "register_system_tables",
     "terminal_progress",
     "update_kv",
 ]

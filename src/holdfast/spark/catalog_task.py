@@ -9,7 +9,7 @@ A task may run twice; each attempt writes under a key of its own, and the driver
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,20 +37,25 @@ from holdfast.xxh64 import hash_fixed_width, hash_variable_width
 __all__ = [
     "GATHERED_SCHEMA",
     "RECEIPT_SCHEMA",
+    "ROWS_TOGETHER",
     "FoldTask",
     "GatherTask",
     "Receipt",
     "Slots",
     "Work",
+    "decode_file",
+    "encode_file",
     "error_of",
+    "of_ipc",
     "parts_of",
+    "to_ipc",
 ]
 
 GATHERED_SCHEMA = "slot int, is_state boolean, rows binary"
 RECEIPT_SCHEMA = "receipt binary, peak_memory_bytes bigint"
 _GATHERED = pa.schema([("slot", pa.int32()), ("is_state", pa.bool_()), ("rows", pa.binary())])
 _RECEIPT = pa.schema([("receipt", pa.binary()), ("peak_memory_bytes", pa.int64())])
-_ROWS_TOGETHER = 50_000
+ROWS_TOGETHER = 50_000
 """So many rows travel as one value: the JVM holds each in one piece."""
 
 
@@ -62,22 +67,23 @@ class Work:
     file: StateFile | None = None
 
     def encode(self) -> bytes:
-        return orjson.dumps({"paths": self.paths, "file": None if self.file is None else _encode_file(self.file)})
+        return orjson.dumps({"paths": self.paths, "file": None if self.file is None else encode_file(self.file)})
 
     @classmethod
     def decode(cls, data: bytes) -> Work:
         found = orjson.loads(data)
-        file = None if found["file"] is None else _decode_file(found["file"])
+        file = None if found["file"] is None else decode_file(found["file"])
         return cls(paths=tuple(found["paths"]), file=file)
 
 
-def _encode_file(file: StateFile) -> dict[str, Any]:
+def encode_file(file: StateFile) -> dict[str, Any]:
+    """How a file's description travels between driver and executors."""
     one = file.to_artifact()
     names = ("path", "byte_size", "row_count", "checksum", "kind", "detail")
     return {name: getattr(one, name) for name in names}
 
 
-def _decode_file(found: dict[str, Any]) -> StateFile:
+def decode_file(found: dict[str, Any]) -> StateFile:
     return StateFile.of_artifact(Artifact(**found))
 
 
@@ -103,7 +109,7 @@ class Slots:
         if self.parts == 1:
             yield first, rows
             return
-        parts = parts_of(spec, rows, self.parts)
+        parts = parts_of(rows, spec.key, self.parts)
         for part in range(self.parts):
             mine = rows.filter(pa.array(parts == part))
             if len(mine):
@@ -113,10 +119,10 @@ class Slots:
         return self.tables[slot // self.parts]
 
 
-def parts_of(spec: TableSpec, rows: pa.Table, parts: int) -> npt.NDArray[np.int64]:
-    """The part that each row belongs to, by the hash of its key."""
+def parts_of(rows: pa.Table, key: Sequence[str], parts: int) -> npt.NDArray[np.int64]:
+    """The part that each row belongs to, by the hash of some of its columns."""
     hashes: npt.NDArray[np.uint64] | None = None
-    for name in spec.key:
+    for name in key:
         column = rows.column(name).combine_chunks()
         array = (
             column if isinstance(column, pa.Array) else pa.concat_arrays([*column.chunks, pa.array([], column.type)])
@@ -146,13 +152,13 @@ class Receipt:
 
     def encode(self) -> bytes:
         record = {name: getattr(self, name) for name in self.__slots__ if name != "file"}
-        return orjson.dumps({**record, "file": None if self.file is None else _encode_file(self.file)})
+        return orjson.dumps({**record, "file": None if self.file is None else encode_file(self.file)})
 
     @classmethod
     def decode(cls, data: bytes) -> Receipt:
         found = orjson.loads(data)
         file = found.pop("file")
-        return cls(**found, file=None if file is None else _decode_file(file))
+        return cls(**found, file=None if file is None else decode_file(file))
 
 
 def _failure_of(error: HoldfastError) -> dict[str, Any]:
@@ -211,9 +217,9 @@ class GatherTask:
         yield self._counted(counted)
 
     def _rows(self, name: str, rows: pa.Table, *, is_state: bool) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(rows), _ROWS_TOGETHER):
-            for slot, mine in self.slots.split(name, rows.slice(start, _ROWS_TOGETHER)):
-                yield _gathered(slot, is_state, _to_ipc(mine))
+        for start in range(0, len(rows), ROWS_TOGETHER):
+            for slot, mine in self.slots.split(name, rows.slice(start, ROWS_TOGETHER)):
+                yield _gathered(slot, is_state, to_ipc(mine))
 
     def _counted(self, receipt: Receipt) -> pa.RecordBatch:
         return _gathered(self.slots.counts, False, receipt.encode())
@@ -251,7 +257,7 @@ class FoldTask:
         state_rows, came = 0, 0
         for batch in batches:
             for is_state, rows in zip(batch.column("is_state").to_pylist(), batch.column("rows"), strict=True):
-                table = _of_ipc(rows.as_buffer())
+                table = of_ipc(rows.as_buffer())
                 came += len(table)
                 state_rows += len(table) if is_state else 0
                 (known if is_state else said).add(table)
@@ -286,13 +292,13 @@ def _gathered(slot: int, is_state: bool, rows: bytes) -> pa.RecordBatch:
     )
 
 
-def _to_ipc(rows: pa.Table) -> bytes:
+def to_ipc(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows.combine_chunks())
     return bytes(sink.getvalue())
 
 
-def _of_ipc(data: pa.Buffer) -> pa.Table:
+def of_ipc(data: pa.Buffer) -> pa.Table:
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
