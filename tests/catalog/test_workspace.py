@@ -231,8 +231,8 @@ def test_what_is_not_there_is_said_in_one_line(workspace: Workspace) -> None:
         workspace.domain("payments")
     with pytest.raises(NotAChain):
         workspace.dataset("missing")
-    with pytest.raises(BadInput, match="use kv or graph"):
-        workspace.dataset("users", "table")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="use kv, graph, table"):
+        workspace.dataset("users", "heap")  # type: ignore[arg-type]
 
 
 def test_a_workspace_opens_by_url_and_pickles(tmp_path: object) -> None:

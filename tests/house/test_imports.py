@@ -18,7 +18,7 @@ STOREYS: list[set[str]] = [
     {"storage"},
     {"fencing"},
     {"chain"},
-    {"kv", "graph", "catalog"},
+    {"kv", "graph", "table", "catalog"},
     {""},
     {"spark"},
     {"pipeline"},

@@ -24,7 +24,7 @@ from holdfast.chain.pointer import MAKES_VISIBLE
 from holdfast.codec import Fields, Json
 from holdfast.errors import Damaged, NotFound
 
-__all__ = ["MOVES_MAX", "announce", "announce_all", "event_key", "tell_moves"]
+__all__ = ["MOVES_MAX", "announce", "announce_all", "event_key", "row_count_of", "tell_moves"]
 
 MOVES_MAX = 100
 """How far back one call looks: whatever is older was announced long ago, or is asked for with more."""
@@ -110,7 +110,7 @@ def _published(chain: Chain, dataset: str, move: Move, manifest: Manifest) -> Da
         commit_ulid=move.commit_ulid,
         run_id=move.run_id,
         published_at=move.at,
-        row_count=_row_count(manifest),
+        row_count=row_count_of(manifest),
         byte_size=sum(artifact.byte_size for artifact in manifest.artifacts),
         inputs=tuple(
             SnapshotPin(chain=pin.chain, manifest_id=pin.manifest_id, manifest_hash=pin.manifest_hash, ref=pin.ref)
@@ -122,7 +122,7 @@ def _published(chain: Chain, dataset: str, move: Move, manifest: Manifest) -> Da
     )
 
 
-def _row_count(manifest: Manifest) -> int:
+def row_count_of(manifest: Manifest) -> int:
     """What queries see: of a graph, nodes and edges as its manifest counts them."""
     stats = manifest.payload.get("stats")
     counts = [stats.get(name) for name in ("total_nodes", "total_edges")] if isinstance(stats, dict) else []
@@ -131,12 +131,13 @@ def _row_count(manifest: Manifest) -> int:
 
 
 def _columns(payload: Json | object) -> tuple[Column, ...]:
-    """The columns that a key-value manifest lists for people; none where there are none."""
-    found = payload.get("kv") if isinstance(payload, dict) else None
-    if not isinstance(found, dict):
+    """The columns that the manifest of a key-value data set or a table lists for people; none where there are none."""
+    models = [payload.get(name) for name in ("kv", "table")] if isinstance(payload, dict) else []
+    found = next((model for model in models if isinstance(model, dict)), None)
+    if found is None:
         return ()
     try:
-        listed: Sequence[Column] = Fields(found, key="kv").records("columns", _column)
+        listed: Sequence[Column] = Fields(found, key="columns").records("columns", _column)
     except Damaged:
         return ()
     return tuple(listed)

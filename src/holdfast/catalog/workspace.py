@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 from holdfast.catalog.backpressure import Limits
 from holdfast.catalog.former import canonical_name, load_visible, move_forward
@@ -23,7 +23,7 @@ from holdfast.catalog.ledger_read import LedgerLister, LedgerReader
 from holdfast.catalog.positions import Place, create_counter
 from holdfast.catalog.watermark import Watermark
 from holdfast.chain.chain import Chain
-from holdfast.chain.layout import DOMAINS, Layout, domain_layout, graph_layout, kv_layout, orchestration_layout
+from holdfast.chain.layout import DOMAINS, Layout, domain_layout, layout_named, orchestration_layout
 from holdfast.chain.opening import chain_on, detect_layout, whoami
 from holdfast.chain.root import RootManifest, read_root, sync_root
 from holdfast.clock import Clock, Randomness, SystemClock, SystemRandomness
@@ -38,7 +38,7 @@ from holdfast.storage.url import open_store
 
 __all__ = ["DatasetKind", "Workspace", "open_workspace"]
 
-DatasetKind = Literal["kv", "graph"]
+DatasetKind = Literal["kv", "graph", "table"]
 
 _NEWEST_MAX = 16
 """How many of the newest events are asked for their position when a counter was lost: some may be unreadable."""
@@ -99,9 +99,9 @@ class Workspace:
         store = scope(self.store, dataset_prefix(name))
         if kind is None:
             return self._chain(store, detect_layout(store))
-        if kind not in {"kv", "graph"}:
-            raise BadInput(f"{kind!r} is no kind of data set; use kv or graph")
-        return self._chain(store, kv_layout() if kind == "kv" else graph_layout())
+        if kind not in get_args(DatasetKind):
+            raise BadInput(f"{kind!r} is no kind of data set; use {', '.join(get_args(DatasetKind))}")
+        return self._chain(store, layout_named(kind))
 
     def dataset_names(self) -> list[str]:
         """The data sets that have anything stored, sorted. Lists."""

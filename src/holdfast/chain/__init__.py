@@ -16,6 +16,7 @@ from holdfast.chain.layout import (
     kv_layout,
     layout_named,
     orchestration_layout,
+    table_layout,
 )
 from holdfast.chain.lineage import Downstream
 from holdfast.chain.manifest import Artifact, InputPin, Manifest, ManifestDraft
@@ -77,5 +78,6 @@ __all__ = [
     "layout_named",
     "open_chain",
     "orchestration_layout",
+    "table_layout",
     "verify_chain",
 ]

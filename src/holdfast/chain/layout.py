@@ -1,7 +1,7 @@
 """Where things are: the only module that spells or parses a key (S6).
 
-One protocol, four layouts: catalog domains, orchestration, key-value and graph data sets. A layout is relative to the
-root of the chain's store; `holdfast.storage.scope` gives a chain a root below a larger store.
+One protocol, five layouts: catalog domains, orchestration, key-value, graph and table data sets. A layout is relative
+to the root of the chain's store; `holdfast.storage.scope` gives a chain a root below a larger store.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "kv_layout",
     "layout_named",
     "orchestration_layout",
+    "table_layout",
 ]
 
 DOMAINS = ("catalog", "lineage", "executions", "search")
@@ -69,7 +70,7 @@ class Layout:
     """The keys of one chain."""
 
     name: str
-    """`kv`, `graph`, `orchestration`, or `domain:<name>`: what a chain URL's fragment says."""
+    """`kv`, `graph`, `table`, `orchestration`, or `domain:<name>`: what a chain URL's fragment says."""
     pointer_key: str
     manifest_prefix: str
     mirror_key: str | None = None
@@ -345,6 +346,17 @@ def graph_layout() -> Layout:
     )
 
 
+def table_layout() -> Layout:
+    """A data set of plain rows in Parquet files (C30)."""
+    return Layout(
+        name="table",
+        pointer_key="table.pointer.json",
+        manifest_prefix="manifests",
+        artifact_prefixes=("data",),
+        timed_manifests=True,
+    )
+
+
 def layout_named(name: str) -> Layout:
     """The layout that `Layout.name` names."""
     kind, _, domain = name.partition(":")
@@ -353,8 +365,10 @@ def layout_named(name: str) -> Layout:
             return kv_layout()
         case "graph", "":
             return graph_layout()
+        case "table", "":
+            return table_layout()
         case "orchestration", "":
             return orchestration_layout()
         case "domain", domain if domain:
             return domain_layout(domain)
-    raise BadInput(f"unknown layout {name!r}: use kv, graph, orchestration or domain:NAME")
+    raise BadInput(f"unknown layout {name!r}: use kv, graph, table, orchestration or domain:NAME")

@@ -16,6 +16,7 @@ from holdfast.chain.layout import (
     kv_layout,
     layout_named,
     orchestration_layout,
+    table_layout,
 )
 from holdfast.chain.sql.chains import RegisteredChain, find_chain
 from holdfast.chain.sql.records import SqlRecords
@@ -110,7 +111,8 @@ def _sql_records(url: str, known: RegisteredChain, clock: Clock | None) -> SqlRe
 
 def detect_layout(store: ObjectStore) -> Layout:
     """The one layout whose pointer (or legacy manifest) is there; NotAChain if there is none, or more than one."""
-    candidates = [kv_layout(), graph_layout(), orchestration_layout(), *(domain_layout(domain) for domain in DOMAINS)]
+    models = [kv_layout(), graph_layout(), table_layout(), orchestration_layout()]
+    candidates = [*models, *(domain_layout(domain) for domain in DOMAINS)]
     keys = [
         (layout, key) for layout in candidates for key in (layout.pointer_key, layout.mirror_key) if key is not None
     ]
@@ -121,6 +123,6 @@ def detect_layout(store: ObjectStore) -> Layout:
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
-        expected = ", ".join(layout.pointer_key for layout in candidates[:3])
+        expected = ", ".join(layout.pointer_key for layout in models)
         raise NotAChain(f"no chain at {store.url!r}: expected one of {expected}, …")
     raise NotAChain(f"more than one chain at {store.url!r}: name one as {store.url}#{' or #'.join(sorted(found))}")

@@ -43,7 +43,7 @@ def common_options(function: _F) -> _F:
     return click.option(
         "--layout",
         metavar="NAME",
-        help="kv, graph, orchestration or domain:NAME; also the URL's #fragment. Found by looking if not given.",
+        help="kv, graph, table, orchestration or domain:NAME; also the URL's #fragment. Found by looking if not given.",
     )(function)
 
 

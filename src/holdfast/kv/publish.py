@@ -1,4 +1,4 @@
-"""From receipts to a visible snapshot: the lock, the run, and the one commit (K6, K7, K8).
+"""From receipts to a visible snapshot (K6, K7, K8). The lock, the run and the commit are `holdfast.chain.building`.
 
     with building(chain, run_id=…) as build:
         plan = build.plan(schema=…, key=…, …)
@@ -12,14 +12,15 @@ that nobody moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from holdfast.chain import Chain, Committed, InputPin, Manifest, ManifestDraft, Run, Superseded, Unknown
-from holdfast.errors import BuildFailed, Conflict, StoreUnavailable
-from holdfast.fencing import KeepAlive, LockGuard
+from holdfast.chain import Chain, Committed, InputPin, Manifest, ManifestDraft
+from holdfast.chain.building import ChainBuild
+from holdfast.chain.building import building as chain_building
+from holdfast.errors import BuildFailed
 from holdfast.kv.dataset import DataSet, Shard, ValueKind
 from holdfast.kv.keys import KeySchema
 from holdfast.kv.plan import BuildPlan, ShardReceipt
@@ -27,10 +28,6 @@ from holdfast.kv.routing import Routing
 from holdfast.kv.rows import BadRowReport, OnDuplicate
 
 __all__ = ["Build", "Published", "building"]
-
-LOCK_TTL_S = 60.0
-LEASE_S = 3600.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -54,28 +51,18 @@ class Published:
 
 
 class Build:
-    """A registered run that holds the chain's lock."""
+    """A build of the chain, in terms of shards."""
 
-    def __init__(
-        self, chain: Chain, run: Run, guard: LockGuard, leases: ExitStack, checks: Sequence[KeepAlive]
-    ) -> None:
-        self._chain = chain
-        self._run = run
-        self._guard = guard
-        self._leases = leases
-        self._checks = checks
-
-        self.is_undecided = False
-        """Whether the commit may or may not have happened: then the run must not be called failed."""
+    def __init__(self, build: ChainBuild) -> None:
+        self._build = build
 
     @property
     def run_id(self) -> str:
-        return self._run.run_id
+        return self._build.run.run_id
 
     def check(self) -> None:
         """LockLost once this build can no longer be published; costs no request. Ask it between steps of long work."""
-        for lease in self._checks:
-            lease.check()
+        self._build.check()
 
     def plan(
         self,
@@ -88,10 +75,10 @@ class Build:
     ) -> BuildPlan:
         """What the writers of shards are given. `schema` is the stored one: `holdfast.kv.dataset.shard_schema`."""
         return BuildPlan(
-            store=self._chain.store,
-            layout=self._chain.layout,
-            run_id=self._run.run_id,
-            attempt=self._run.record.attempt,
+            store=self._build.chain.store,
+            layout=self._build.chain.layout,
+            run_id=self.run_id,
+            attempt=self._build.run.record.attempt,
             key=key,
             schema=schema,
             value=value,
@@ -129,31 +116,16 @@ class Build:
         draft = ManifestDraft(
             artifacts=dataset.artifacts(), inputs=tuple(inputs), tags=dict(tags or {}), payload=dataset.payload()
         )
-        self.check()
-        self._leases.close()  # a lease that is renewed by another thread could move under the commit's feet
-        outcome = self._chain.publish(draft, run=self._run, permit=self._chain.permit(self._guard), why=why, base=base)
-        match outcome:
-            case Committed():
-                return Published(
-                    commit=outcome,
-                    dataset=dataset,
-                    written_shards=len(fresh),
-                    written_bytes=sum(shard.byte_size for shard in fresh),
-                    dropped_rows=dropped,
-                    upserted_rows=sum(receipt.upserted_rows for receipt in receipts),
-                    deleted_rows=sum(receipt.deleted_rows for receipt in receipts),
-                    absent_rows=sum(receipt.absent_rows for receipt in receipts),
-                )
-            case Superseded(winner=winner):
-                raise Conflict(
-                    f"another writer published first ({winner}); nothing of this build is visible: build again"
-                )
-            case Unknown(commit_ulid=ulid, reason=reason):
-                self.is_undecided = True
-                raise StoreUnavailable(
-                    f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` "
-                    "before building again"
-                )
+        return Published(
+            commit=self._build.publish(draft, why=why, base=base),
+            dataset=dataset,
+            written_shards=len(fresh),
+            written_bytes=sum(shard.byte_size for shard in fresh),
+            dropped_rows=dropped,
+            upserted_rows=sum(receipt.upserted_rows for receipt in receipts),
+            deleted_rows=sum(receipt.deleted_rows for receipt in receipts),
+            absent_rows=sum(receipt.absent_rows for receipt in receipts),
+        )
 
 
 @contextmanager
@@ -165,27 +137,9 @@ def building(
     base: Manifest | None = None,
     admit: Callable[[], None] | None = None,
 ) -> Iterator[Build]:
-    """Hold the chain's lock and a registered run for the length of a build.
-
-    `admit` is asked once the lock is held and before anything is registered; if it raises, nothing has begun.
-    """
-    with chain.lock(operation=operation, ttl_s=LOCK_TTL_S) as guard:
-        if admit is not None:
-            admit()
-        run = chain.begin_run(run_id, base=base, lease_s=LEASE_S)
-        with ExitStack() as leases:
-            checks = [
-                leases.enter_context(KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3)),
-                leases.enter_context(KeepAlive(run.renew, every_s=LEASE_S / 3)),
-            ]
-            build = Build(chain, run, guard, leases, checks)
-            try:
-                yield build
-            except BaseException as error:
-                leases.close()
-                if not build.is_undecided:
-                    run.give_up(error)
-                raise
+    """`holdfast.chain.building`, in terms of shards."""
+    with chain_building(chain, run_id=run_id, operation=operation, base=base, admit=admit) as build:
+        yield Build(build)
 
 
 def _one_per_shard(plan: BuildPlan, receipts: Sequence[ShardReceipt], base: DataSet | None) -> tuple[Shard | None, ...]:

@@ -28,14 +28,12 @@ from holdfast.spark.failures import SPARK_ERRORS
 from holdfast.spark.graph_source import KEY_COLUMNS
 from holdfast.spark.graph_task import decode_descriptor, encode_descriptor
 from holdfast.spark.graph_write import store_at
-from holdfast.storage.objects import ObjectStore, local_path_of
+from holdfast.spark.hadoop import hadoop_paths
+from holdfast.storage.objects import ObjectStore
 
 __all__ = ["GraphFrames", "frame_of", "may_share_keys", "read_graph"]
 
 _COLUMNS: dict[SegmentKind, tuple[str, ...]] = {"nodes": NODE_COLUMNS, "edges": EDGE_COLUMNS}
-_HADOOP = {"s3": "s3a", "gs": "gs"}
-"""Schemes of stores, and what Hadoop calls them."""
-_PATTERN_CHARACTERS = frozenset("*?[]{}\\,")
 _CHUNK_BYTES = 8 << 20
 _BATCH_ROWS = 16_384
 
@@ -102,7 +100,7 @@ def _rows(
     spark: SparkSession, store: ObjectStore, kind: SegmentKind, segments: Sequence[SegmentDescriptor]
 ) -> DataFrame:
     """All rows of some segments, tombstones included, with the `age` of each: larger is newer."""
-    paths = _hadoop_paths(store, segments)
+    paths = hadoop_paths(store, [segment.path for segment in segments])
     if paths is not None:
         reader = spark.read.schema(_schema_sql(kind)).option("parquet.page.verify-checksum.enabled", "true")
         try:
@@ -129,21 +127,6 @@ def _aged(spark: SparkSession, read: DataFrame, segments: Sequence[SegmentDescri
 
 def _schema_sql(kind: SegmentKind) -> str:
     return ", ".join([*(f"{name} string" for name in _COLUMNS[kind]), "tombstone boolean"])
-
-
-def _hadoop_paths(store: ObjectStore, segments: Sequence[SegmentDescriptor]) -> list[str] | None:
-    """Where Spark itself would find the files; None if it could not, or would take a name for a pattern."""
-    scheme, _, rest = store.url.partition("://")
-    paths = []
-    for segment in segments:
-        local = local_path_of(store, segment.path)
-        if local is not None:
-            paths.append(f"file://{local}")
-        elif scheme in _HADOOP:
-            paths.append(f"{_HADOOP[scheme]}://{rest.rstrip('/')}/{segment.path}")
-        else:
-            return None
-    return None if any(_PATTERN_CHARACTERS & set(path) for path in paths) else paths
 
 
 # -- in an executor ---------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def publish_kv(
 
     Give the number of `shards`, or how many rows or bytes one should have: then the DataFrame is cached while it is
     counted, so that its source is read once. Route by `bounds` or by the expression `route` instead of the hash.
-    `admit` is asked once the lock is held; if it raises, nothing is registered or written, and that error is the answer.
+    `admit` is asked once the lock is held; if it raises, nothing is registered or written, and that error goes up.
     """
     chain = chain_at(place)
     rule = OnDuplicate.parse(on_duplicate)
