@@ -64,13 +64,13 @@ CASES: list[tuple[str, str, set[str]]] = [
     ),
     (
         "union by place",
-        "SELECT id, name FROM users UNION ALL SELECT customer, upper(addr) FROM sales.orders",
+        "SELECT id, name FROM users UNION ALL SELECT customer, upper(addr.city) FROM sales.orders",
         {"users.id>id identity", "sales.orders.customer>id identity", "users.name>name identity",
          "sales.orders.addr>name transformation"},
     ),
     (
         "windows, by themselves and named",
-        ("SELECT sum(amount) OVER (PARTITION BY customer ORDER BY id) AS r, row_number() OVER w AS n FROM sales.orders "
+        ("SELECT sum(amount) OVER (PARTITION BY customer ORDER BY id) AS r, count(*) OVER w AS n FROM sales.orders "
         "WINDOW w AS (PARTITION BY paid)"),
         {"sales.orders.Amount>r aggregation", "sales.orders.customer>r window", "sales.orders.id>r window",
          "sales.orders.paid>n window"},

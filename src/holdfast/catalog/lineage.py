@@ -99,7 +99,8 @@ class LineageGraph:
     ) -> pa.Table:
         """Follow edges from `name`, which is their `end`: `target` goes upstream, `source` downstream.
 
-        Each edge is listed once, at the depth at which it is first met. With a column, or with all `columns` of a
+        Each edge is listed once, at the depth at which it is first met. Edges between columns are left out where the
+        same tables have an edge of their own: SQL says many for one. With a column, or with all `columns` of a
         thing, only edges between columns are followed; `indirect` adds those from a column that decides about the rows
         of a whole table. A snapshot chooses the first edges; from there on each says which snapshot it came from.
         """
@@ -109,7 +110,7 @@ class LineageGraph:
             raise BadInput(f"a depth of {depth} leads nowhere; give 1 or more, or none for all")
         other = _ENDS[1 - _ENDS.index(end)]
         by_column = columns or column is not None
-        left = self._between_columns(indirect) if by_column else self.edges
+        left = self._between_columns(indirect) if by_column else self._between_tables()
         keys = [end, f"{end}_column"] if by_column else [end]
         first = pc.equal(left[end], name)
         if column is not None:
@@ -141,6 +142,12 @@ class LineageGraph:
 
     def _knows(self, name: str) -> bool:
         return any(pc.any(pc.equal(self.edges[end], name)).as_py() for end in _ENDS)
+
+    def _between_tables(self) -> pa.Table:
+        ends = ["source", "target", "source_snapshot", "target_snapshot"]
+        whole = pc.and_(*(pc.equal(self.edges[f"{end}_column"], "") for end in _ENDS))
+        told = pc.is_in(_joined(self.edges, ends), value_set=_joined(self.edges.filter(whole), ends))
+        return self.edges.filter(pc.or_(whole, pc.invert(told)))
 
     def _between_columns(self, indirect: bool) -> pa.Table:
         edges = self.edges.filter(pc.not_equal(self.edges["source_column"], ""))
