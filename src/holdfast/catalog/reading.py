@@ -40,7 +40,7 @@ def read_state(
     """The state of a domain: what is visible, a snapshot by its name, or what was visible at a time."""
     chain = workspace.domain(domain)
     manifest: Manifest | None = None
-    if ref is None and at is None:
+    if at is None and ref in {None, chain.layout.mirror_key}:  # what `current` calls it while the legacy path counts
         manifest = load_visible(chain)
     else:
         try:

@@ -154,7 +154,7 @@ class Chain:
         """Make a draft visible; see `holdfast.chain.commit`."""
         seen = self._seen
         if seen is not None and seen.pointer.publishing == "legacy":
-            return publish_legacy(self.handle, draft, run=run, permit=permit, seen=seen)
+            return publish_legacy(self.handle, draft, run=run, permit=permit, seen=seen, base=base)
         self._seen = None  # whatever happens, it must be looked at again, unless the commit itself says what is there
         outcome = commit.publish(
             self.handle,

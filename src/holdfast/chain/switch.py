@@ -192,11 +192,18 @@ def _copy(handle: ChainHandle, mirror: Mirror, *, manifest_id: int) -> tuple[int
 
 
 def publish_legacy(
-    handle: ChainHandle, draft: ManifestDraft, *, run: Run, permit: PublishPermit, seen: SeenPointer
+    handle: ChainHandle,
+    draft: ManifestDraft,
+    *,
+    run: Run,
+    permit: PublishPermit,
+    seen: SeenPointer,
+    base: Manifest | None = None,
 ) -> Outcome:
     """Publish by the legacy path alone, while the chain is switched to it.
 
-    The legacy manifest is the gate, by compare-and-swap.
+    The legacy manifest is the gate, by compare-and-swap. A draft that was built on another one than is there, because
+    an older writer was first, is superseded: publishing it would undo what that one said.
     """
     key = handle.layout.mirror_key
     mirror = read_mirror(handle)
@@ -206,6 +213,8 @@ def publish_legacy(
     # fails.
     if FENCE_FIELD in mirror.manifest.payload or require_pointer(handle).pointer.publishing != "legacy":
         raise Conflict("this chain is being switched back to pointer publishing; try again in a moment")
+    if base is not None and base != mirror.manifest:
+        return Superseded(commit_ulid=handle.ulid(after=None), winner=seen.pointer.last_move)
     token = permit.use(chain=handle.identity).sequence
     epoch = max(seen.pointer.epoch, mirror.manifest.epoch)
     if epoch > token:

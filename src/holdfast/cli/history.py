@@ -57,6 +57,14 @@ def command(url: str | None, limit: int, layout: str | None, as_json: bool) -> N
         parts.append(Line(f"… and older ones: --limit {10 * limit} shows more"))
     if not listed:
         parts = [Line("Nothing was published here yet.")]
+    elif current is not None and current.ref == call.chain.layout.mirror_key:
+        parts += [
+            Line(""),
+            Line(
+                f"Readers see {current.ref}: writers publish to the legacy path only, and the history stays as it is."
+            ),
+            Command("undo it", call.again("switch", "pointer")),
+        ]
     elif current is not None and current.ref != listed[0].snapshot.ref:
         everything = call.chain.list_snapshots()[::-1]
         offset = next((index for index, one in enumerate(everything) if one.snapshot.ref == current.ref), None)
