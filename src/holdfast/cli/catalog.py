@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.catalog_announce import command as announce
+from holdfast.cli.catalog_anti_entropy import command as anti_entropy
 from holdfast.cli.catalog_compact import command as compact
 from holdfast.cli.catalog_drop import command as drop
 from holdfast.cli.catalog_lineage import command as lineage
@@ -31,6 +32,7 @@ _COMMANDS = (
     drop,
     announce,
     compact,
+    anti_entropy,
     migrate_manifests,
 )
 
