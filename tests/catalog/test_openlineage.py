@@ -173,6 +173,7 @@ def test_a_run_says_what_it_made_from_which_snapshots(events: list[dict[str, Any
     (read,) = event["inputs"]
     assert read["name"].endswith("/datasets/raw")
     assert read["facets"]["version"]["datasetVersion"] == "0"
+    assert len(read["facets"]["schema"]["fields"]) == 2, "a chain of this workspace is known as its data set"
 
 
 def test_a_task_names_its_run_and_how_each_column_was_made(events: list[dict[str, Any]]) -> None:

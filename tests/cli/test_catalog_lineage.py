@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -93,6 +94,15 @@ def test_events_are_exported_to_standard_output_and_to_a_file(holdfast: Program,
     assert holdfast(*export, "--since", "2030-01-01").out == ""
     assert "--since" in holdfast(*export, "--since", "soon", code=2).err
     assert "r9" in holdfast(*export, "--run", "r9", code=3).err
+
+
+def test_without_the_library_one_is_told_what_to_install(
+    holdfast: Program, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C29: OpenLineage is an extra."""
+    monkeypatch.delitem(sys.modules, "holdfast.catalog.openlineage_datasets", raising=False)
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
+    assert "holdfast[openlineage]" in holdfast("catalog", "openlineage", "export", PLACE, code=2).err
 
 
 def test_events_are_sent_to_whoever_is_configured(
