@@ -35,6 +35,9 @@ BENCHMARKS = (
     "graph_formats",
     "graph_queries",
     "graph_store",
+    "catalog_fold",
+    "catalog_changes",
+    "catalog_questions",
 )
 
 

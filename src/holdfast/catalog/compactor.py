@@ -20,10 +20,10 @@ from functools import cache
 
 import pyarrow as pa
 
-from holdfast.catalog.domain_state import BASE, DELTA, DomainState, StateFile, encode_table, read_table, state_file
+from holdfast.catalog.domain_state import BASE, DELTA, DomainState, StateFile, encode_table, state_file
 from holdfast.catalog.event_rows import rows_of
 from holdfast.catalog.events import Event, UnknownEvent
-from holdfast.catalog.fold import fold_table
+from holdfast.catalog.fold import fold_table, rows_near
 from holdfast.catalog.former import move_forward
 from holdfast.catalog.ledger_read import LedgerReader
 from holdfast.catalog.publishing import (
@@ -34,6 +34,7 @@ from holdfast.catalog.publishing import (
     unchanged,
     visible_manifest,
 )
+from holdfast.catalog.state_files import StateFiles
 from holdfast.catalog.tables import STATE_TABLES, state_table
 from holdfast.catalog.watermark import Watermark
 from holdfast.catalog.workspace import Workspace
@@ -67,16 +68,15 @@ class Compactor:
         *,
         limits: MergeLimits | None = None,
         own_lock: Callable[[Chain], AbstractContextManager[LockGuard]] | None = None,
+        files: StateFiles | None = None,
     ) -> None:
         """`own_lock` is taken where no ticket is given, once there is something to publish: the domain's, if none."""
         self._own_lock = own_lock
         self._chain: Chain = workspace.domain(domain)
         self._domain = domain
         self._events: LedgerReader = workspace.ledger_reader(domain)
-        self._files = Reader(workspace.store)
+        self._files = files or StateFiles(Reader(workspace.store))
         self._limits = limits or MergeLimits()
-        self._read: dict[str, pa.Table] = {}
-        """Files that were read before, by their checksum: they never change."""
 
     def compact(self, paths: Sequence[str], *, ticket: str | None = None) -> Compaction:
         """Fold the events at these paths. LockLost if the ticket is not the current holder's; Conflict if another
@@ -121,7 +121,7 @@ class Compactor:
             if not isinstance(error, StoreUnavailable):  # an outcome that nobody knows is left to the lease
                 run.give_up(error)
             raise
-        self._forget(files)
+        self._files.keep(files)
         return Compaction(
             published=True,
             snapshot_version=after.snapshot_version,
@@ -141,21 +141,10 @@ class Compactor:
         for name, said in rows.items():
             spec = state_table(name)
             delta = fold_table(spec, [said])
-            known = fold_table(spec, [self._table(file) for file in state.files_of(name)])
-            after = fold_table(spec, [known, delta])
-            if not after.equals(known):
+            near = rows_near(spec, self._files.tables(state, name), delta)
+            if not fold_table(spec, [near, delta]).equals(near):
                 found[name] = delta
         return found
-
-    def _table(self, file: StateFile) -> pa.Table:
-        if file.checksum not in self._read:
-            self._read[file.checksum] = read_table(self._files, file)
-        return self._read[file.checksum]
-
-    def _forget(self, files: Sequence[StateFile]) -> None:
-        """What the visible state no longer names is not asked for again."""
-        kept = {file.checksum for file in files}
-        self._read = {checksum: table for checksum, table in self._read.items() if checksum in kept}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -172,14 +161,14 @@ class Compactor:
         for name, delta in changed.items():
             spec = STATE_TABLES[name]
             if name in merged:
-                rows = fold_table(spec, [*(self._table(file) for file in state.files_of(name)), delta])
+                rows = fold_table(spec, [*self._files.tables(state, name), delta])
                 path, level = run.artifact_key(f"{name}.parquet"), BASE
             else:
                 rows, path, level = delta, f"{deltas}/{name}.parquet", DELTA
             data = encode_table(rows)
             self._chain.store.upload(path, [data])
             file = state_file(spec, level, path, rows, data)
-            self._read[file.checksum] = rows
+            self._files.wrote(file, rows)
             files.append(file)
         return tuple(files), merged
 

@@ -22,7 +22,7 @@ from holdfast.chain.moves import moves_newest_first
 from holdfast.clock import Clock
 from holdfast.errors import Conflict, NotFound
 
-__all__ = ["Announcer", "Notify", "announcer_of", "announcing", "open_dataset"]
+__all__ = ["Announcer", "FoldHere", "Notify", "announcer_of", "announcing", "open_dataset"]
 
 Notify = Callable[[str, Sequence[str]], object]
 """Has the events of a domain, at some paths, folded: by a compactor in this process, or by a service that is told."""
@@ -72,7 +72,7 @@ class Announcer:
         self._chain = chain
         self._workspace = workspace
         self._dataset = dataset
-        self._notify = notify or _FoldHere(workspace)
+        self._notify = notify or FoldHere(workspace)
         self._is_there = False
         self._told: str | None = None
         self._unfolded: list[str] = []
@@ -114,7 +114,7 @@ class Announcer:
         return None
 
 
-class _FoldHere:
+class FoldHere:
     """Folds in this process; where another one holds the lock it waits a little."""
 
     def __init__(self, workspace: Workspace) -> None:

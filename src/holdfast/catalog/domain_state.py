@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from holdfast.catalog.fold import fold_table
+from holdfast.catalog.fold import fold_onto, fold_table
 from holdfast.catalog.tables import POSITION, STATE_TABLES, TableSpec, domain_tables, state_table
 from holdfast.catalog.watermark import EVENT_WATERMARK, POSITION_WATERMARK, Watermark
 from holdfast.chain import Artifact, Manifest
@@ -174,10 +174,14 @@ class DomainState:
     def read(self, store: Reader, tables: Iterable[str] | None = None) -> dict[str, pa.Table]:
         """Tables, folded; all of the domain's if none are named."""
         names = [spec.name for spec in domain_tables(self.domain)] if tables is None else list(tables)
-        return {
-            name: fold_table(state_table(name), [read_table(store, file) for file in self.files_of(name)])
-            for name in names
-        }
+        return {name: self._folded(state_table(name), store) for name in names}
+
+    def _folded(self, spec: TableSpec, store: Reader) -> pa.Table:
+        bases = [read_table(store, file) for file in self.files_of(spec.name) if file.level == BASE]
+        deltas = [read_table(store, file) for file in self.files_of(spec.name) if file.level == DELTA]
+        if len(bases) != 1:  # none, or one of many parts, which are not in one order
+            return fold_table(spec, [*bases, *deltas])
+        return fold_onto(spec, bases[0], deltas)
 
 
 def encode_table(table: pa.Table) -> bytes:

@@ -19,11 +19,11 @@ from holdfast.catalog.orchestration_payloads import PipelineRunChanged, Pipeline
 from holdfast.catalog.payload import Payload
 from holdfast.catalog.tables import DELETED, EVENT_ID, POSITION, STATE_TABLES
 
-__all__ = ["Rows", "rows_of"]
+__all__ = ["Rows", "Said", "rows_of", "said_by"]
 
 Rows = Mapping[str, pa.Table]
 """By the name of the table."""
-_Said = tuple[str, dict[str, Any], bool]
+Said = tuple[str, dict[str, Any], bool]
 """A table, the columns of a row, and whether it says that something is gone."""
 
 
@@ -37,7 +37,7 @@ def rows_of(events: Iterable[Event | UnknownEvent], *, domain: str) -> dict[str,
             continue
         told = {POSITION: event.position, EVENT_ID: event.event_id}
         rows: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
-        for table, columns, deleted in _SAID_BY[type(event.payload)](event.payload):
+        for table, columns, deleted in said_by(event.payload):
             key = (table, *(columns[name] for name in STATE_TABLES[table].key))
             rows[key] = table, {**columns, **told, DELETED: deleted}  # the last, if one event says it twice
         for table, row in rows.values():
@@ -45,6 +45,11 @@ def rows_of(events: Iterable[Event | UnknownEvent], *, domain: str) -> dict[str,
     return {
         name: pa.Table.from_pylist(many, schema=STATE_TABLES[name].schema) for name, many in sorted(gathered.items())
     }
+
+
+def said_by(payload: Payload) -> Iterator[Said]:
+    """What an event says: for each row the table, its columns, and whether it says that something is gone."""
+    return _SAID_BY[type(payload)](payload)
 
 
 def _quarantined(event: UnknownEvent) -> dict[str, Any]:
@@ -63,30 +68,30 @@ def _quarantined(event: UnknownEvent) -> dict[str, Any]:
 # -- one function for each kind of thing -----------------------------------------------------------------------------
 
 
-def _namespace(said: p.NamespaceCreated | p.NamespaceUpdated) -> Iterator[_Said]:
+def _namespace(said: p.NamespaceCreated | p.NamespaceUpdated) -> Iterator[Said]:
     row = {"namespace": said.namespace, "description": said.description, "owner": said.owner}
     yield "namespaces", {**row, "properties": _json(said.properties)}, False
 
 
-def _namespace_deleted(said: p.NamespaceDeleted) -> Iterator[_Said]:
+def _namespace_deleted(said: p.NamespaceDeleted) -> Iterator[Said]:
     yield "namespaces", {"namespace": said.namespace}, True
 
 
-def _namespace_renamed(said: p.NamespaceRenamed) -> Iterator[_Said]:
+def _namespace_renamed(said: p.NamespaceRenamed) -> Iterator[Said]:
     row = {"namespace": said.new_namespace, "description": said.description, "owner": said.owner}
     yield "namespaces", {"namespace": said.namespace}, True
     yield "namespaces", {**row, "properties": _json(said.properties)}, False
 
 
-def _table(said: p.TableRegistered | p.TableUpdated) -> Iterator[_Said]:
+def _table(said: p.TableRegistered | p.TableUpdated) -> Iterator[Said]:
     yield "tables", _table_row(said, said.namespace, said.table), False
 
 
-def _table_dropped(said: p.TableDropped) -> Iterator[_Said]:
+def _table_dropped(said: p.TableDropped) -> Iterator[Said]:
     yield "tables", {"namespace": said.namespace, "table": said.table}, True
 
 
-def _table_renamed(said: p.TableRenamed) -> Iterator[_Said]:
+def _table_renamed(said: p.TableRenamed) -> Iterator[Said]:
     yield "tables", {"namespace": said.namespace, "table": said.table}, True
     yield "tables", _table_row(said, said.new_namespace, said.new_table), False
 
@@ -105,7 +110,7 @@ def _table_row(said: p.TableRegistered | p.TableUpdated | p.TableRenamed, namesp
     }
 
 
-def _published(said: p.DatasetPublished) -> Iterator[_Said]:
+def _published(said: p.DatasetPublished) -> Iterator[Said]:
     visible = {
         "dataset": said.dataset,
         "chain": said.chain,
@@ -132,7 +137,7 @@ def _published(said: p.DatasetPublished) -> Iterator[_Said]:
     yield "snapshots", visible | details, False
 
 
-def _rolled_back(said: p.DatasetRolledBack) -> Iterator[_Said]:
+def _rolled_back(said: p.DatasetRolledBack) -> Iterator[Said]:
     row = {
         "dataset": said.dataset,
         "chain": said.chain,
@@ -147,7 +152,7 @@ def _rolled_back(said: p.DatasetRolledBack) -> Iterator[_Said]:
     yield "datasets", row, False
 
 
-def _edges(said: p.LineageEdgesAdded | p.LineageEdgesRemoved) -> Iterator[_Said]:
+def _edges(said: p.LineageEdgesAdded | p.LineageEdgesRemoved) -> Iterator[Said]:
     for edge in said.edges:
         row = {
             "source": edge.source,
@@ -162,22 +167,22 @@ def _edges(said: p.LineageEdgesAdded | p.LineageEdgesRemoved) -> Iterator[_Said]
         yield "edges", row, isinstance(said, p.LineageEdgesRemoved)
 
 
-def _run_started(said: p.RunStarted) -> Iterator[_Said]:
+def _run_started(said: p.RunStarted) -> Iterator[Said]:
     row = {"run_id": said.run_id, "attempt": said.attempt, "started_at": said.started_at, "pipeline": said.pipeline}
     yield "run_starts", {**row, "trigger": said.trigger, "parameters": _json(said.parameters)}, False
 
 
-def _run_ended(said: p.RunFinished | p.RunFailed) -> Iterator[_Said]:
+def _run_ended(said: p.RunFinished | p.RunFailed) -> Iterator[Said]:
     outputs = list(said.outputs) if isinstance(said, p.RunFinished) else []
     yield "run_ends", {"run_id": said.run_id, "attempt": said.attempt, "outputs": outputs, **_ended(said)}, False
 
 
-def _task_started(said: p.TaskStarted) -> Iterator[_Said]:
+def _task_started(said: p.TaskStarted) -> Iterator[Said]:
     row = {"run_id": said.run_id, "task_id": said.task_id, "attempt": said.attempt, "started_at": said.started_at}
     yield "task_starts", row, False
 
 
-def _task_ended(said: p.TaskFinished | p.TaskFailed) -> Iterator[_Said]:
+def _task_ended(said: p.TaskFinished | p.TaskFailed) -> Iterator[Said]:
     row = {"run_id": said.run_id, "task_id": said.task_id, "attempt": said.attempt}
     yield "task_ends", {**row, **_ended(said)}, False
 
@@ -188,36 +193,36 @@ def _ended(said: p.RunFinished | p.RunFailed | p.TaskFinished | p.TaskFailed) ->
     return {"status": "failed", "ended_at": said.failed_at, "error": said.error, "counters": _json({})}
 
 
-def _materialized(said: p.MaterializationCompleted) -> Iterator[_Said]:
+def _materialized(said: p.MaterializationCompleted) -> Iterator[Said]:
     names = ("run_id", "asset", "partition", "task_id", "completed_at", "snapshot", "row_count", "byte_size")
     yield "materializations", {name: getattr(said, name) for name in names}, False
 
 
-def _pipeline(said: p.PipelineChanged) -> Iterator[_Said]:
+def _pipeline(said: p.PipelineChanged) -> Iterator[Said]:
     row = {"pipeline": said.pipeline, "description": said.description, "owner": said.owner}
     yield "pipelines", {**row, "definition": _json(said.definition)}, False
 
 
-def _pipeline_deleted(said: p.PipelineDeleted) -> Iterator[_Said]:
+def _pipeline_deleted(said: p.PipelineDeleted) -> Iterator[Said]:
     yield "pipelines", {"pipeline": said.pipeline}, True
 
 
-def _schedule(said: p.ScheduleChanged) -> Iterator[_Said]:
+def _schedule(said: p.ScheduleChanged) -> Iterator[Said]:
     names = ("pipeline", "schedule", "cron", "timezone", "enabled")
     yield "schedules", {name: getattr(said, name) for name in names}, False
 
 
-def _schedule_deleted(said: p.ScheduleDeleted) -> Iterator[_Said]:
+def _schedule_deleted(said: p.ScheduleDeleted) -> Iterator[Said]:
     yield "schedules", {"pipeline": said.pipeline, "schedule": said.schedule}, True
 
 
-def _pipeline_run(said: PipelineRunChanged) -> Iterator[_Said]:
+def _pipeline_run(said: PipelineRunChanged) -> Iterator[Said]:
     names = ("run_id", "attempt", "pipeline", "state", "started_at", "changed_at", "runner", "fingerprint", "error")
     maps = {"parameters": _json(said.parameters), "pins": _json(said.pins)}
     yield "pipeline_runs", {**{name: getattr(said, name) for name in names}, **maps, "datasets": said.datasets}, False
 
 
-def _pipeline_task(said: PipelineTaskChanged) -> Iterator[_Said]:
+def _pipeline_task(said: PipelineTaskChanged) -> Iterator[Said]:
     names = ("run_id", "task_id", "attempt", "state", "changed_at", "kind", "snapshot", "row_count", "byte_size")
     yield "pipeline_tasks", {**{name: getattr(said, name) for name in names}, "error": said.error}, False
 
@@ -239,7 +244,7 @@ def _json(value: Mapping[str, object]) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-_SAID_BY: Mapping[type[Payload], Callable[[Any], Iterator[_Said]]] = {
+_SAID_BY: Mapping[type[Payload], Callable[[Any], Iterator[Said]]] = {
     p.NamespaceCreated: _namespace,
     p.NamespaceUpdated: _namespace,
     p.NamespaceDeleted: _namespace_deleted,

@@ -7,6 +7,7 @@ changes nothing that is newer, and batches may be folded one by one or together,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from holdfast.catalog.tables import DELETED, EVENT_ID, POSITION, TableSpec, state_table
 from holdfast.errors import BadInput
 
-__all__ = ["alive", "fold", "fold_table"]
+__all__ = ["alive", "fold", "fold_onto", "fold_table", "rows_near"]
 
 Codes = npt.NDArray[np.int64]
 
@@ -37,9 +38,10 @@ def fold_table(spec: TableSpec, tables: Sequence[pa.Table]) -> pa.Table:
     for table in tables:
         if not table.schema.equals(schema):
             raise BadInput(f"rows of {spec.name!r} have other columns than its state; fold what `rows_of` gives")
-    rows = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
-    if len(rows) < 2:
-        return rows
+    said = [table for table in tables if len(table)]
+    if sum(map(len, said)) < 2:
+        return said[0] if said else schema.empty_table()
+    rows = pa.concat_tables(said).combine_chunks()
     keys = _key_codes(rows, spec.key)
     order = np.lexsort((_ranks(rows.column(EVENT_ID)), rows.column(POSITION).to_numpy(), keys))
     ordered = keys[order]
@@ -47,6 +49,57 @@ def fold_table(spec: TableSpec, tables: Sequence[pa.Table]) -> pa.Table:
     newest[:-1] = ordered[1:] != ordered[:-1]
     kept = rows.take(pa.array(order[newest]))
     return kept.sort_by([(name, "ascending") for name in spec.key]).combine_chunks()
+
+
+def fold_onto(spec: TableSpec, base: pa.Table, deltas: Sequence[pa.Table]) -> pa.Table:
+    """The same as `fold_table` of all, where `base` is folded: rows that no delta speaks of stay in their place.
+
+    Costs a look at the keys of the base, and the rest by the rows of the deltas.
+    """
+    told = [delta for delta in deltas if len(delta)]
+    if not told or sum(map(len, told)) * 8 > len(base):
+        return fold_table(spec, [base, *told]) if told else base
+    delta = fold_table(spec, told)
+    near = _near(spec, base, delta)
+    touched = fold_table(spec, [base.filter(near), delta])
+    rest = base.filter(pc.invert(near))
+    places = _places(rest, touched, spec.key)
+    order = np.insert(np.arange(len(rest)), places, np.arange(len(touched)) + len(rest))
+    return pa.concat_tables([rest, touched]).combine_chunks().take(pa.array(order))
+
+
+def _places(sorted_rows: pa.Table, wanted: pa.Table, names: Sequence[str]) -> list[int]:
+    """Where rows belong among others that are in the order of their keys."""
+    columns = [sorted_rows.column(name).combine_chunks() for name in names]
+
+    class _Keys(Sequence[tuple[object, ...]]):
+        def __len__(self) -> int:
+            return len(sorted_rows)
+
+        def __getitem__(self, place: int) -> tuple[object, ...]:  # type: ignore[override]
+            return tuple(column[place].as_py() for column in columns)
+
+    keys = zip(*(wanted.column(name).to_pylist() for name in names), strict=True)
+    known, places, low = _Keys(), list[int](), 0
+    for key in keys:
+        low = bisect_left(known, key, low)
+        places.append(low)
+    return places
+
+
+def rows_near(spec: TableSpec, tables: Sequence[pa.Table], said: pa.Table) -> pa.Table:
+    """Of a state's rows, not folded yet, those that may have a key of `said`: all that its rows can change."""
+    return fold_table(spec, [table.filter(_near(spec, table, said)) for table in tables])
+
+
+def _near(spec: TableSpec, table: pa.Table, said: pa.Table) -> pa.ChunkedArray:
+    """Which rows have, in each column of the key, a value that `said` has there too."""
+    mask: pa.ChunkedArray | None = None
+    for name in spec.key:
+        found = pc.is_in(table.column(name), value_set=said.column(name).combine_chunks())
+        mask = found if mask is None else pc.and_(mask, found)
+    assert mask is not None
+    return mask
 
 
 def alive(table: pa.Table) -> pa.Table:

@@ -9,36 +9,30 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
 
 from holdfast.catalog.compactor import Compaction
 from holdfast.catalog.domain_state import DomainState
-from holdfast.catalog.event_rows import rows_of
-from holdfast.catalog.events import Event, EventDraft
-from holdfast.catalog.fold import alive, fold
+from holdfast.catalog.events import EventDraft
+from holdfast.catalog.expected import Expected
 from holdfast.catalog.former import load_visible
 from holdfast.catalog.ledger import Receipt
+from holdfast.catalog.state_files import StateFiles
 from holdfast.catalog.workspace import Workspace
 from holdfast.errors import Conflict, HoldfastError, LockHeld
 from holdfast.fencing import LockGuard
 from holdfast.storage.capabilities import Reader
 
-__all__ = ["Applied", "Change", "GroupCommit", "Tables"]
+__all__ = ["Applied", "Change", "GroupCommit"]
 
 TOGETHER_MAX = 256
 LOCK_ATTEMPTS_MAX = 100
 LOCK_WAIT_S = 0.05
 LOCK_TTL_S = 30.0
-_LAST_ID = "7" + "Z" * 25
-_LAST_POSITION = 1 << 62
 
 Compact = Callable[[Sequence[str], str], Compaction]
 """Folds the events at some paths under the lock whose ticket is given: a `Compactor`, or a call to its service."""
-Tables = Mapping[str, pa.Table]
-"""What is there, by table: without what was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,7 @@ class Change:
     """What to tell, and what must hold when it is told: `check` raises if it does not, and is given what is there."""
 
     draft: EventDraft
-    check: Callable[[Tables], None] = lambda _: None
+    check: Callable[[Expected], None] = lambda _: None
     needs: tuple[str, ...] = ()
     """The tables that `check` looks at."""
 
@@ -72,8 +66,10 @@ class _Waiting:
 class GroupCommit:
     """One domain's changes in this process. Any number of threads may apply one."""
 
-    def __init__(self, workspace: Workspace, domain: str, compact: Compact) -> None:
+    def __init__(self, workspace: Workspace, domain: str, compact: Compact, *, files: StateFiles | None = None) -> None:
+        """`files` are those that whoever compacts in this process has read, if anybody does."""
         self._workspace = workspace
+        self._files = files or StateFiles(Reader(workspace.store))
         self._domain = domain
         self._compact = compact
         self._ledger = workspace.ledger(domain)
@@ -138,31 +134,19 @@ class GroupCommit:
     def _admitted(self, batch: Sequence[_Waiting]) -> list[_Waiting]:
         """Those whose condition holds, each after the ones before it."""
         needs = sorted({name for waiting in batch for name in waiting.change.needs})
-        tables: dict[str, pa.Table] = {}
+        expected = Expected({})
         if needs:
             manifest = load_visible(self._workspace.domain(self._domain))
-            tables = DomainState.of_manifest(self._domain, manifest).read(Reader(self._workspace.store), needs)
+            state = DomainState.of_manifest(self._domain, manifest)
+            self._files.keep(state.files)
+            expected = Expected({name: self._files.tables(state, name) for name in needs})
         admitted = []
-        for place, waiting in enumerate(batch):
+        for waiting in batch:
             try:
-                waiting.change.check({name: alive(table) for name, table in tables.items()})
+                waiting.change.check(expected)
             except HoldfastError as error:
                 waiting.error = error
                 continue
             admitted.append(waiting)
-            if tables and place + 1 < len(batch):
-                tables = self._after(tables, waiting.change.draft, place)
+            expected.tell(waiting.change.draft.payload)
         return admitted
-
-    def _after(self, tables: dict[str, pa.Table], draft: EventDraft, place: int) -> dict[str, pa.Table]:
-        """What will be there once this is told, which is after all that was: the next of the batch must see it."""
-        told = Event(
-            event_id=_LAST_ID,
-            position=_LAST_POSITION + place,
-            idempotency_key=draft.key,
-            occurred_at=self._workspace.clock.now(),
-            source=self._workspace.by,
-            payload=draft.payload,
-        )
-        said = rows_of([told], domain=self._domain)
-        return fold(tables, {name: rows for name, rows in said.items() if name in tables})

@@ -15,16 +15,18 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.catalog import payloads as p
 from holdfast.catalog.compactor import Compactor
 from holdfast.catalog.events import EventDraft
-from holdfast.catalog.group_commit import Applied, Change, Compact, GroupCommit, Tables
+from holdfast.catalog.expected import Expected
+from holdfast.catalog.group_commit import Applied, Change, Compact, GroupCommit
 from holdfast.catalog.payload import Payload
 from holdfast.catalog.reading import read_tables
+from holdfast.catalog.state_files import StateFiles
 from holdfast.catalog.workspace import Workspace
 from holdfast.errors import Conflict, NotFound
+from holdfast.storage.capabilities import Reader
 
 __all__ = ["Catalog"]
 
@@ -38,8 +40,9 @@ class Catalog:
     def __init__(self, workspace: Workspace, compact: Compact | None = None) -> None:
         """`compact` is how events are folded: in this process unless given, or by a compactor service."""
         self._workspace = workspace
-        self._group = GroupCommit(workspace, "catalog", compact or self._compact_here)
-        self._compactor = Compactor(workspace, "catalog")
+        files = StateFiles(Reader(workspace.store))
+        self._group = GroupCommit(workspace, "catalog", compact or self._compact_here, files=files)
+        self._compactor = Compactor(workspace, "catalog", files=files)
 
     def _compact_here(self, paths: Sequence[str], ticket: str) -> Any:
         return self._compactor.compact(paths, ticket=ticket)
@@ -49,7 +52,7 @@ class Catalog:
     def create_namespace(self, namespace: str, *, key: str | None = None, **described: Any) -> Applied:
         """A new one. `described`: description, owner, properties."""
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _absent(_namespace(there, namespace), f"namespace {namespace!r}")
 
         return self._apply(p.NamespaceCreated(namespace=namespace, **described), check, _NAMESPACE_NEEDS, key)
@@ -57,7 +60,7 @@ class Catalog:
     def update_namespace(self, namespace: str, *, key: str | None = None, **described: Any) -> Applied:
         """All that is known of it from now on."""
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _present(_namespace(there, namespace), f"namespace {namespace!r}")
 
         return self._apply(p.NamespaceUpdated(namespace=namespace, **described), check, _NAMESPACE_NEEDS, key)
@@ -65,9 +68,9 @@ class Catalog:
     def delete_namespace(self, namespace: str, *, key: str | None = None) -> Applied:
         """One that has no tables."""
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _present(_namespace(there, namespace), f"namespace {namespace!r}")
-            inside = _rows(there["tables"], namespace=namespace)
+            inside = there.rows("tables", namespace=namespace)
             if len(inside):
                 raise Conflict(
                     f"namespace {namespace!r} has {len(inside)} tables, such as {inside.column('table')[0].as_py()!r}; "
@@ -81,7 +84,7 @@ class Catalog:
     def register_table(self, namespace: str, table: str, *, key: str | None = None, **described: Any) -> Applied:
         """A new one. `described`: columns, kind, location, description, owner, tags, properties."""
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _present(_namespace(there, namespace), f"namespace {namespace!r}")
             _absent(_table(there, namespace, table), f"table {namespace}.{table}")
 
@@ -90,13 +93,13 @@ class Catalog:
     def update_table(self, namespace: str, table: str, *, key: str | None = None, **described: Any) -> Applied:
         """All that is known of it from now on."""
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _present(_table(there, namespace, table), f"table {namespace}.{table}")
 
         return self._apply(p.TableUpdated(namespace=namespace, table=table, **described), check, _TABLE_NEEDS, key)
 
     def drop_table(self, namespace: str, table: str, *, key: str | None = None) -> Applied:
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             _present(_table(there, namespace, table), f"table {namespace}.{table}")
 
         return self._apply(p.TableDropped(namespace=namespace, table=table), check, _TABLE_NEEDS, key)
@@ -107,7 +110,7 @@ class Catalog:
         """The same table under another name. It is refused if the table was changed while this was on its way."""
         found = self._described(namespace, table)
 
-        def check(there: Tables) -> None:
+        def check(there: Expected) -> None:
             row = _present(_table(there, namespace, table), f"table {namespace}.{table}")
             if _described_by(row) != found:
                 raise Conflict(f"table {namespace}.{table} was changed just now; look at it, then rename it again")
@@ -118,12 +121,12 @@ class Catalog:
         return self._apply(said, check, _TABLE_NEEDS, key)
 
     def _described(self, namespace: str, table: str) -> dict[str, Any]:
-
-        there = read_tables(self._workspace, "catalog", ["tables"])
+        tables = read_tables(self._workspace, "catalog", ["tables"])
+        there = Expected({name: [rows] for name, rows in tables.items()})
         return _described_by(_present(_table(there, namespace, table), f"table {namespace}.{table}"))
 
     def _apply(
-        self, said: Payload, check: Callable[[Tables], None], needs: tuple[str, ...], key: str | None
+        self, said: Payload, check: Callable[[Expected], None], needs: tuple[str, ...], key: str | None
     ) -> Applied:
         # Without a key the content would name the event, and a table that is registered, dropped and registered again,
         # just so, would be the first event once more. Here each call is a change of its own.
@@ -131,18 +134,12 @@ class Catalog:
         return self._group.apply(Change(draft=EventDraft(payload=said, idempotency_key=own), check=check, needs=needs))
 
 
-def _namespace(there: Tables, namespace: str) -> pa.Table:
-    return _rows(there["namespaces"], namespace=namespace)
+def _namespace(there: Expected, namespace: str) -> pa.Table:
+    return there.rows("namespaces", namespace=namespace)
 
 
-def _table(there: Tables, namespace: str, table: str) -> pa.Table:
-    return _rows(there["tables"], namespace=namespace, table=table)
-
-
-def _rows(all_rows: pa.Table, **wanted: str) -> pa.Table:
-    for name, value in wanted.items():
-        all_rows = all_rows.filter(pc.equal(all_rows.column(name), value))
-    return all_rows
+def _table(there: Expected, namespace: str, table: str) -> pa.Table:
+    return there.rows("tables", namespace=namespace, table=table)
 
 
 def _present(rows: pa.Table, what: str) -> pa.Table:

@@ -8,6 +8,7 @@ whatever order events come in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
@@ -41,14 +42,19 @@ class TableSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema(
-            [
-                *(pa.field(name, kind, nullable=name not in self.key) for name, kind in self.columns),
-                pa.field(POSITION, _NUMBER, nullable=False),
-                pa.field(EVENT_ID, _TEXT, nullable=False),
-                pa.field(DELETED, pa.bool_(), nullable=False),
-            ]
-        )
+        return _schema(self)
+
+
+@cache
+def _schema(spec: TableSpec) -> pa.Schema:
+    return pa.schema(
+        [
+            *(pa.field(name, kind, nullable=name not in spec.key) for name, kind in spec.columns),
+            pa.field(POSITION, _NUMBER, nullable=False),
+            pa.field(EVENT_ID, _TEXT, nullable=False),
+            pa.field(DELETED, pa.bool_(), nullable=False),
+        ]
+    )
 
 
 def _spec(domain: str, name: str, key: dict[str, pa.DataType], values: dict[str, pa.DataType]) -> TableSpec:
