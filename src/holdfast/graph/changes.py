@@ -26,6 +26,7 @@ from holdfast.graph.view import GraphView, edge_key, node_key, without
 __all__ = ["Changes", "Counts", "plan_changes"]
 
 Flags = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def plan_changes(
     nodes_to_go = _nodes_to_go(view, files, remove_nodes)
     edges_to_go = _edges_to_go(view, files, remove_nodes, remove_edges)
     node_changes = compare("nodes", put_nodes, nodes_to_go, lambda some: view.nodes_by_id(node_key(some)))
-    edge_changes = compare("edges", put_edges, edges_to_go, lambda some: view.edges_by_source(_used(some, "source")))
+    edge_changes = compare("edges", put_edges, edges_to_go, lambda some: view.edges_by_source(_sources(some)[0]))
     if dangling == "refuse":
         _check_ends(view, put_ids, put_edges, node_changes.leaving, edge_changes.leaving)
     return Changes(
@@ -121,9 +122,14 @@ def _edges_to_go(
     return parts[-1] if len(parts) < 3 else pa.concat_tables(parts)
 
 
-def _used(edges: pa.Table, name: str) -> pa.Array:
-    """The different texts that some rows have: their dictionary has those of others too."""
-    return pc.unique(edges.column(name)).cast(pa.string())
+def _sources(edges: pa.Table) -> tuple[pa.Array, Indices]:
+    """The different sources that some rows have, and for each row which: their dictionary has other texts too."""
+    texts, codes = encoded_column(edges, "source")
+    used = np.zeros(len(texts), np.bool_)
+    used[codes] = True
+    if used.all():
+        return texts, codes.astype(np.int64)
+    return texts.filter(pa.array(used)), (np.cumsum(used) - 1)[codes]
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ def _check_ends(
 
 def _nowhere(view: GraphView, put_ids: pa.Array, put_edges: pa.Table, gone: pa.Array) -> pa.Array:
     """The ends of edges that are put which no node has, now or then."""
-    ends = pc.unique(pa.concat_arrays([texts_of(put_edges, name) for name in ("source", "target")]))
+    ends = texts_of(put_edges, "source")  # and the targets: both ends have the same dictionary
     asked = ends.filter(pc.invert(pc.is_in(ends, value_set=put_ids)))
     if not len(asked):
         return asked
@@ -184,7 +190,7 @@ def _with_files(edges: pa.Table, nodes: pa.Table, ids: pa.Array, view: GraphView
     if empty < 0:
         return edges
     missing = file_codes == empty
-    sources, source_codes = encoded_column(edges, "source")
+    sources, source_codes = _sources(edges)
     places = pc.index_in(sources, value_set=ids)
     known, known_ids = nodes.select(["file"]), places
     if places.null_count:  # some start at nodes that are there already

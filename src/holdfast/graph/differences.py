@@ -134,12 +134,12 @@ def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Ind
 
 def _one_of_each(kind: SegmentKind, put: pa.Table, keys: Indices) -> Indices:
     """The first row of each key; the same key with different contents is refused."""
-    if np.bincount(keys).max(initial=0) < 2:
-        return np.arange(len(keys))
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[group] != np.arange(len(keys)))
+    first, rows = _places(keys, keys), np.arange(len(keys))
+    again = np.flatnonzero(first != rows)
+    if not len(again):
+        return rows
     schema = node_schema() if kind == "nodes" else edge_schema()
-    these, those = (put.take(pa.array(rows)).cast(schema) for rows in (again, first[group[again]]))
+    these, those = (conformed(put.take(pa.array(some)), schema) for some in (again, first[again]))
     clash = np.logical_or.reduce([_differ(these.column(name), those.column(name)) for name in schema.names])
     if clash.any():
         found = these.filter(pa.array(clash))
@@ -149,8 +149,7 @@ def _one_of_each(kind: SegmentKind, put: pa.Table, keys: Indices) -> Indices:
         else:
             what = f"edges are there twice with different contents, such as {names_of_edges(found)}"
         raise BadRows(f"nothing was committed: {len(found):,} {what}")
-    chosen: Indices = np.sort(first)
-    return chosen
+    return np.flatnonzero(first == rows)
 
 
 def _places(put_keys: Indices, old_keys: Indices) -> Indices:

@@ -19,14 +19,26 @@ Codes = npt.NDArray[np.int32]
 
 
 def encode_edges(edges: pa.Table) -> pa.Table:
-    """Edges with dictionaries for all that is not metadata, each column in one piece."""
+    """Edges with dictionaries for all that is not metadata, each column in one piece; both ends with the same one.
+
+    What is then done to the texts of ends, such as sorting them, is done once.
+    """
+    ends, places = _encoded_together([*edges.column("source").chunks, *edges.column("target").chunks])
+    known = {"source": (ends, places[: len(edges)]), "target": (ends, places[len(edges) :])}
     for name in ENCODED_COLUMNS:
-        texts, codes = encoded_column(edges, name)
+        texts, codes = known.get(name) or encoded_column(edges, name)
         column = pa.DictionaryArray.from_arrays(pa.array(codes), texts)
         edges = edges.set_column(
             edges.schema.get_field_index(name), pa.field(name, column.type, nullable=False), column
         )
     return edges
+
+
+def _encoded_together(arrays: Sequence[pa.Array]) -> tuple[pa.Array, Codes]:
+    """The different texts of several arrays, which may be too long to be one, and for each row of all which it has."""
+    encoded = pa.chunked_array(arrays, pa.string()).dictionary_encode().chunks  # Arrow gives them one dictionary
+    codes = [np.zeros(0, np.int32), *(chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded)]
+    return encoded[-1].dictionary if encoded else pa.array([], pa.string()), np.concatenate(codes)
 
 
 def encoded_column(table: pa.Table, name: str) -> tuple[pa.Array, Codes]:

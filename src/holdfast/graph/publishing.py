@@ -21,7 +21,9 @@ from holdfast.chain.numbering import reserve
 from holdfast.errors import AlreadyExists, BuildFailed, Conflict, StoreUnavailable
 from holdfast.fencing import KeepAlive, LockGuard
 from holdfast.graph.parts import Arrangement, arrange, totals
+from holdfast.graph.records import hash_texts
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind
+from holdfast.graph.segment_index import Hashes
 from holdfast.graph.segment_writer import SegmentWriter, encode_segment
 from holdfast.graph.state import stats_of_totals
 from holdfast.storage.objects import ObjectStore
@@ -144,19 +146,22 @@ class Publisher:
         return self._chain.layout.segment_part_key(self.next_segment_id())
 
     def _encoded(self, segments: Sequence[NewSegment]) -> list[tuple[bytes, SegmentDescriptor]]:
-        numbered = [(self.next_segment_id(), segment) for segment in segments]
+        numbers = [self.next_segment_id() for _ in segments]
 
-        def encode(item: tuple[int, NewSegment]) -> tuple[bytes, SegmentDescriptor]:
-            number, segment = item
-            path = self._chain.layout.segment_key(number, segment.kind)
+        def encode(number: int, segment: NewSegment, hashes: Hashes | None = None) -> tuple[bytes, SegmentDescriptor]:
             return encode_segment(
-                segment.kind, segment.rows, segment_id=number, path=path, hidden_count=segment.hidden_count
+                segment.kind,
+                segment.rows,
+                segment_id=number,
+                path=self._chain.layout.segment_key(number, segment.kind),
+                hidden_count=segment.hidden_count,
+                hashes=hashes,
             )
 
         if sum(len(segment.rows) for segment in segments) < _PARALLEL_ROWS:
-            return [encode(item) for item in numbered]
+            return [encode(number, segment) for number, segment in zip(numbers, segments, strict=True)]
         with ThreadPoolExecutor(WRITERS) as pool:
-            return list(pool.map(encode, numbered))
+            return list(pool.map(encode, numbers, segments, _target_hashes(segments)))
 
     def arranged(
         self,
@@ -201,6 +206,30 @@ class Publisher:
                 raise StoreUnavailable(
                     f"whether the commit happened is not known yet ({reason}); ask `holdfast status {ulid}` first"
                 )
+
+
+def _target_hashes(segments: Sequence[NewSegment]) -> list[Hashes | None]:
+    """For each segment of edges whose targets come as numbers into a dictionary, the hash of each row's target.
+
+    Segments of one commit share that dictionary: its texts are hashed once, and not once for every row group.
+    """
+    hashed: dict[tuple[int, int], Hashes] = {}
+    edge_count = sum(len(segment.rows) for segment in segments if segment.kind == "edges")
+    found: list[Hashes | None] = []
+    for segment in segments:
+        targets = segment.rows.column("target").chunks if segment.kind == "edges" else []
+        if len(targets) != 1 or not pa.types.is_dictionary(targets[0].type):
+            found.append(None)
+            continue
+        texts = targets[0].dictionary
+        if len(texts) > edge_count:  # those of other edges, which stay as they are
+            found.append(None)
+            continue
+        identity = (len(texts), texts.buffers()[-1].address)
+        if identity not in hashed:
+            hashed[identity] = hash_texts(texts)
+        found.append(hashed[identity][targets[0].indices.to_numpy()])
+    return found
 
 
 class GraphBuild:

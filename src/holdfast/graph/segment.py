@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -153,19 +155,26 @@ def sorted_edges(table: pa.Table) -> pa.Table:
     """
     if len(table) < 2:
         return table
-    ranks = [_ranks(table, name) for name in ("source", "type", "target")]
+    ranks = _ranks(table, ("source", "type", "target"))
     order = table.column("tombstone").combine_chunks().to_numpy(zero_copy_only=False) ^ True
     spread = [int(rank.max()) + 1 for rank in ranks]
     if math.prod(spread) * 2 < 1 << 63:  # one number a row sorts faster than four columns
         packed = ((ranks[0] * spread[1] + ranks[1]) * spread[2] + ranks[2]) * 2 + order
-        return table.take(pa.array(np.argsort(packed, kind="stable")))
+        return table.take(pa.array(np.argsort(packed)))
     return table.take(pa.array(np.lexsort((order, ranks[2], ranks[1], ranks[0]))))
 
 
-def _ranks(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    texts, codes = encoded_column(table, name)
-    order = pc.sort_indices(texts).to_numpy()
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    ranks: np.ndarray[tuple[int], np.dtype[np.int64]] = rank[codes]
+def _ranks(table: pa.Table, names: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+    """For each row of some columns, the place of its text among all of that column. A dictionary is sorted once."""
+    ranked: list[tuple[pa.Array, npt.NDArray[np.int64]]] = []
+    ranks = []
+    for name in names:
+        texts, codes = encoded_column(table, name)
+        rank = next((rank for known, rank in ranked if known.equals(texts)), None)
+        if rank is None:
+            order = pc.sort_indices(texts).to_numpy()
+            rank = np.empty(len(order), np.int64)
+            rank[order] = np.arange(len(order))
+            ranked.append((texts, rank))
+        ranks.append(rank[codes])
     return ranks

@@ -11,17 +11,18 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import BinaryIO, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
 from holdfast.errors import BadInput
-from holdfast.graph.encoding import conformed, encoded_column
+from holdfast.graph.encoding import conformed, texts_of
 from holdfast.graph.records import hash_texts
 from holdfast.graph.segment import SegmentDescriptor, SegmentKind, segment_schema
 from holdfast.graph.segment_file import RowGroup, SegmentDirectory, encode_tail
-from holdfast.graph.segment_index import IndexEntries, encode_index
+from holdfast.graph.segment_index import Hashes, IndexEntries, encode_index
 from holdfast.graph.zone_map import ZoneMapBuilder
 
 __all__ = ["ROW_GROUP_ROWS", "SegmentWriter", "encode_segment"]
@@ -53,6 +54,7 @@ class SegmentWriter:
             store_schema=False,
         )
         self._waiting: list[pa.Table] = []
+        self._waiting_hashes: list[Hashes] = []
         self._waiting_rows = 0
         self._groups: list[RowGroup] = []
         self._entries = IndexEntries()
@@ -73,12 +75,17 @@ class SegmentWriter:
         """The rows so far, tombstones included."""
         return self._rows + self._waiting_rows
 
-    def write(self, rows: pa.Table) -> None:
-        """Rows in the segment's order, all behind those already written."""
+    def write(self, rows: pa.Table, hashes: Hashes | None = None) -> None:
+        """Rows in the segment's order, all behind those already written.
+
+        `hashes` are those of the indexed texts, row by row, from a caller who knows them for all rows that it writes.
+        """
         start = 0
         while start < len(rows):
             taken = min(len(rows) - start, self._group_rows - self._waiting_rows)
             self._waiting.append(rows.slice(start, taken))
+            if hashes is not None:
+                self._waiting_hashes.append(hashes[start : start + taken])
             self._waiting_rows += taken
             start += taken
             if self._waiting_rows == self._group_rows:
@@ -112,9 +119,9 @@ class SegmentWriter:
     def _write_group(self) -> None:
         # As plain text: from a dictionary, every row group would be given the whole of it.
         rows = pa.concat_tables([conformed(table, self._schema) for table in self._waiting]).combine_chunks()
-        self._waiting, self._waiting_rows = [], 0
-        texts, _ = encoded_column(rows, _INDEXED[self._kind])
-        self._entries.add(hash_texts(texts), len(self._groups))
+        known, self._waiting, self._waiting_hashes, self._waiting_rows = self._waiting_hashes, [], [], 0
+        hashes = np.unique(np.concatenate(known)) if known else hash_texts(texts_of(rows, _INDEXED[self._kind]))
+        self._entries.add(hashes, len(self._groups))
         self._zone_map.add(rows)
         self._tombstones += pc.sum(rows.column("tombstone")).as_py() or 0
         self._rows += len(rows)
@@ -137,12 +144,18 @@ class SegmentWriter:
 
 
 def encode_segment(
-    kind: SegmentKind, rows: pa.Table, *, segment_id: int, path: str, hidden_count: int
+    kind: SegmentKind,
+    rows: pa.Table,
+    *,
+    segment_id: int,
+    path: str,
+    hidden_count: int,
+    hashes: Hashes | None = None,
 ) -> tuple[bytes, SegmentDescriptor]:
     """The whole file of sorted rows, and its descriptor."""
     sink = io.BytesIO()
     with SegmentWriter(kind, sink) as writer:
-        writer.write(rows)
+        writer.write(rows, hashes)
         descriptor = writer.finish(segment_id=segment_id, path=path, hidden_count=hidden_count)
     return sink.getvalue(), descriptor
 
