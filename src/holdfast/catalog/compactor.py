@@ -39,6 +39,8 @@ from holdfast.catalog.tables import STATE_TABLES, state_table
 from holdfast.catalog.watermark import Watermark
 from holdfast.catalog.workspace import Workspace
 from holdfast.chain import Chain, Run
+from holdfast.chain.legacy import sync_mirror
+from holdfast.chain.root import sync_root
 from holdfast.errors import BadInput, HoldfastError, StoreUnavailable
 from holdfast.fencing import LockGuard, borrow_lock
 from holdfast.storage.capabilities import Reader
@@ -106,6 +108,9 @@ class Compactor:
         watermark = _later(state.watermark, events)
         quarantined = sum(isinstance(event, UnknownEvent) for event in events)
         if not changed and watermark == state.watermark:
+            if base is not None:  # who published it may have died before it was done (C24)
+                sync_mirror(self._chain.handle)
+                sync_root(self._chain.handle)
             return unchanged(state, base, events=len(events), quarantined=quarantined)
         guard, run = lock(), self._chain.begin_run()
         try:
