@@ -99,6 +99,8 @@ class AntiEntropy:
         self._pages_max = pages_max
         self._ids: dict[str, frozenset[str]] = {}
         """The events behind the rows of a file, by its checksum: files never change."""
+        self._ids_begin = ""
+        """They are those above this one."""
 
     @property
     def domain(self) -> str:
@@ -158,10 +160,11 @@ class AntiEntropy:
     def _applied(self, start: str | None) -> frozenset[str]:
         """Events above the cursor that are known to be folded: their rows are there, or the watermark is theirs."""
         state = DomainState.of_manifest(self.domain, self._manifest())
-        if start is None:
-            self._ids = {}  # what is remembered begins at a cursor
-        known = {file.checksum: self._ids_in(file, start or "") for file in state.files}
-        self._ids = known
+        begin = start or ""
+        if begin < self._ids_begin:
+            self._ids = {}
+        known = {file.checksum: self._ids_in(file, begin) for file in state.files}
+        self._ids, self._ids_begin = known, begin
         mark = state.watermark.event_id
         return frozenset().union(*known.values(), () if mark is None else (mark,))
 

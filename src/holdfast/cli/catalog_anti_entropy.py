@@ -26,6 +26,8 @@ _COLUMNS = (
     Column(title="looked through to"),
 )
 _DOMAINS = ("catalog", "lineage", "executions", "orchestration")
+_SERVED = _DOMAINS[:3]
+"""What a compactor service folds."""
 
 
 @click.command(name="anti-entropy")
@@ -35,7 +37,7 @@ _DOMAINS = ("catalog", "lineage", "executions", "orchestration")
     "domains",
     multiple=True,
     type=click.Choice(_DOMAINS),
-    help="Only this one; may be given several times. All if not given.",
+    help="Only this one; may be given several times. All if not given, or all that a compactor service folds.",
 )
 @click.option("--once", is_flag=True, help="One round, then end. So it is without --every, too.")
 @click.option("--every", type=float, metavar="SECONDS", help="A round whenever this has passed, until it is stopped.")
@@ -80,7 +82,7 @@ def command(
     if every is not None and every <= 0:
         raise BadInput(f"rounds every {every:g} seconds make no sense; use more than 0")
     call = CatalogCall(url, as_json=as_json, by=by)
-    jobs = _jobs(call, [name for name in _DOMAINS if name in domains or not domains], compactor, settle_s)
+    jobs = _jobs(call, domains, compactor, settle_s)
     while True:
         done, failed = _rounds(jobs, from_start, patient=every is not None)
         _show(call, done)
@@ -91,7 +93,7 @@ def command(
         call.workspace.clock.sleep(every)
 
 
-def _jobs(call: CatalogCall, domains: list[str], compactor: str | None, settle_s: float) -> list[AntiEntropy]:
+def _jobs(call: CatalogCall, domains: tuple[str, ...], compactor: str | None, settle_s: float) -> list[AntiEntropy]:
     from holdfast.catalog.anti_entropy import AntiEntropy, fold_here
     from holdfast.storage.principals import grant
 
@@ -100,7 +102,7 @@ def _jobs(call: CatalogCall, domains: list[str], compactor: str | None, settle_s
     rights = grant(workspace.store, "compactor-antientropy")
     return [
         AntiEntropy(domain, rights=rights, notify=notify, clock=workspace.clock, settle_s=settle_s)
-        for domain in domains
+        for domain in (domains or (_DOMAINS if remote is None else _SERVED))
     ]
 
 
