@@ -24,7 +24,15 @@ from holdfast.kv.expression import Expression
 from holdfast.kv.keys import Key, KeyKind, KeySchema
 from holdfast.xxh64 import Hashes
 
-__all__ = ["ExpressionRouting", "HashRouting", "RangeRouting", "Routing", "check_shard_count", "routing_from_fields"]
+__all__ = [
+    "SHARDS_MAX",
+    "ExpressionRouting",
+    "HashRouting",
+    "RangeRouting",
+    "Routing",
+    "check_shard_count",
+    "routing_from_fields",
+]
 
 SHARDS_MAX = 100_000
 _SIGN = 1 << 63

@@ -35,6 +35,7 @@ __all__ = ["argument_text", "build_pipeline", "document_of", "without_wrong"]
 _Table = dict[str, Any]
 _NO_CHECK: _Table = {"rows": {}}
 """Instead of a check that has the wrong shape."""
+_NAMED: tuple[Where, ...] = (("sources",), ("steps",), ("datasets",))
 
 
 def without_wrong(document: _Table, problems: Iterable[Problem]) -> _Table:
@@ -44,7 +45,7 @@ def without_wrong(document: _Table, problems: Iterable[Problem]) -> _Table:
     def kept(value: object, where: Where) -> object:
         if isinstance(value, dict):
             inner = {key: kept(one, (*where, key)) for key, one in value.items() if (*where, key) not in wrong}
-            return {**{key: {} for key in value if len(where) == 1 and (*where, key) in wrong}, **inner}
+            return {**{key: {} for key in value if where in _NAMED and (*where, key) in wrong}, **inner}
         if isinstance(value, list):
             items = enumerate(value)
             return [dict(_NO_CHECK) if _touched(where, at, wrong) else kept(one, (*where, at)) for at, one in items]

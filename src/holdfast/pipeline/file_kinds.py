@@ -16,10 +16,12 @@ from typing import Any, Literal, Protocol
 from holdfast.pipeline.plan_problem import Problem, Where
 from holdfast.pipeline.suggest import did_you_mean, nearest
 
-__all__ = ["Field", "Kind", "Many", "Named", "Names", "Number", "Record", "Rule", "Settings", "Text", "Value",
+__all__ = ["DOTTED", "Field", "Kind", "Many", "Named", "Names", "Number", "Record", "Rule", "Settings", "Text", "Value",
            "Variants", "Whole"]  # fmt: skip
 
 Schema = dict[str, Any]
+DOTTED = "dotted"
+"""What the schema calls `Settings(dotted=True)`, which may be inside of itself."""
 
 
 class Kind(Protocol):
@@ -69,12 +71,13 @@ class Text:
         elif not self.may_be_empty and not value.strip():
             yield Problem(where=where, message=f"{where[-1]!r} is empty: fill it in, or take it out")
         elif self.choices and value not in self.choices:
-            near = did_you_mean(value, self.choices)
-            yield Problem(
-                where=where, message=f"{where[-1]!r} is one of {', '.join(self.choices)}, not {value!r}: {near}"
-            )
+            near = nearest(value, self.choices)
+            meant = "" if near is None else f": did you mean {near!r}?"
+            message = f"{where[-1]!r} is one of {', '.join(self.choices)}, not {value!r}{meant}"
+            yield Problem(where=where, message=message)
         elif self.pattern and not re.fullmatch(self.pattern, value):
-            yield Problem(where=where, message=f"{where[-1]!r} is {value!r}: use {self.form}")
+            said = f"the name {value!r} cannot be used" if where[-1] == value else f"{where[-1]!r} is {value!r}"
+            yield Problem(where=where, message=f"{said}: use {self.form}")
 
     def schema(self) -> Schema:
         if self.choices:
@@ -179,7 +182,7 @@ class Settings:
     def schema(self) -> Schema:
         of = self.of.schema()
         if self.dotted:
-            of = {"anyOf": [of, {"type": "object"}]}
+            of = {"anyOf": [of, {"$ref": f"#/$defs/{DOTTED}"}]}
         return {"type": "object", "propertyNames": self.name.schema(), "additionalProperties": of}
 
 

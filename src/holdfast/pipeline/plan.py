@@ -188,7 +188,12 @@ def _definition(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
     """All that decides about what is made, by names, so that moving parts in the file changes nothing."""
     said = document_of(pipeline)
     steps = {
-        one.name: {"sql": one.sql, "arguments": {name: argument_text(value) for name, value in one.arguments.items()}}
+        one.name: {
+            "sql": one.sql,
+            "arguments": {
+                name: f"{type(value).__name__} {argument_text(value)}" for name, value in one.arguments.items()
+            },
+        }
         for one in pipeline.steps
     }
     datasets = {

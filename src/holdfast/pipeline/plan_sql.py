@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BadSql", "Query", "read_sql"]
 
 _KEPT = 1024
+_CLASS = re.compile(r" for <class '[^']*'>")
 
 
 class BadSql(Exception):
@@ -72,13 +73,15 @@ def _parsed(sql: str) -> exp.Query:
         raise BadSql(f"this is {len(trees)} statements: a step is one query" if trees else "there is no SQL here")
     if not isinstance(trees[0], exp.Query):
         raise BadSql("this is not a query: a step is one SELECT, WITH … SELECT, VALUES or FROM … SELECT")
+    if isinstance(trees[0], exp.Select) and not trees[0].selects:
+        raise BadSql("this SQL selects nothing: name a column, or *")
     return trees[0]
 
 
 def _told(error: Mapping[str, Any]) -> BadSql:
     """The parser's words, without its own tokens."""
     words = str(error.get("description") or "").partition(" but got <Token")[0].rstrip(".")
-    words = words.replace("Invalid expression / Unexpected token", "unexpected").strip()
+    words = _CLASS.sub("", words).replace("Invalid expression / Unexpected token", "unexpected").strip()
     near = str(error.get("highlight") or "").strip()
     return BadSql(f"this SQL cannot be read: {words[:1].lower()}{words[1:]} at {near!r}", int(error.get("line") or 0))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.pipeline.file_fields import PIPELINE
+from holdfast.pipeline.file_kinds import DOTTED, Settings
 
 __all__ = ["pipeline_schema"]
 
@@ -20,4 +21,5 @@ def pipeline_schema() -> dict[str, Any]:
         "title": "Holdfast pipeline",
         "description": "Sources, Spark SQL and data sets; `holdfast pipeline check` says if they fit.",
         **PIPELINE.schema(),
+        "$defs": {DOTTED: Settings(dotted=True).schema()},
     }
