@@ -157,6 +157,7 @@ def test_a_run_says_what_it_made_from_which_snapshots(events: list[dict[str, Any
     """C29: data sets are named by where they are, with version, schema and counts; inputs are those pinned."""
     event = one(events, "nightly", "COMPLETE")
     assert event["eventTime"] == "2026-03-14T12:05:00.000000Z"
+    assert one(events, "nightly.orders", "START", "2")["outputs"] == [], "nothing is made yet"
     assert event["job"]["namespace"] == JOBS
     assert event["job"]["facets"]["documentation"]["description"] == "Every night"
     assert [owner["name"] for owner in event["job"]["facets"]["ownership"]["owners"]] == ["team-data"]

@@ -35,6 +35,8 @@ class Listener(ThreadingHTTPServer):
         self.keys: list[str | None] = []
         self.paths: set[str] = set()
         self.status = 201
+        self.refused_next: list[bool] = []
+        """For the next events, whether each is refused."""
         self.open = threading.Event()
         self.open.set()
         self.asked = threading.Event()
@@ -51,11 +53,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.set()
         self.server.open.wait(60)
-        if self.server.status < 300:
+        refused = bool(self.server.refused_next) and self.server.refused_next.pop(0)
+        status = 400 if refused else self.server.status
+        if status < 300:
             self.server.got.append(json.loads(body))
             self.server.keys.append(self.headers.get("Authorization"))
             self.server.paths.add(self.path)
-        self.send_response(self.server.status)
+        self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -149,6 +153,26 @@ def test_a_listener_that_refuses_is_a_warning_and_is_soon_left_alone(
     assert len(caplog.records) == 3, "after three in a row nobody is tried again"
 
 
+def test_a_listener_that_refuses_now_and_then_is_still_sent_to(workspace: Workspace, listener: Listener) -> None:
+    """C29: only refusals in a row count; each event that was refused is counted."""
+    events = run_events(workspace)
+    listener.refused_next = [True, False] * (len(events) // 2)
+    emitter = emitter_from_environment({URL_VARIABLE: listener.url}, patience_s=60)
+    emitter.emit(events)
+    done = emitter.close()
+    assert (done.failed, done.sent) == (len(events) // 2, len(events) - len(events) // 2)
+    assert len(events) // 2 > 3, "more than may fail in a row"
+
+
+def test_after_the_end_nothing_is_accepted(workspace: Workspace, listener: Listener) -> None:
+    """C29: what came too late is counted, not lost in silence."""
+    emitter = emitter_from_environment({URL_VARIABLE: listener.url}, patience_s=60)
+    emitter.emit(run_events(workspace, run_id="nightly-2"))
+    assert emitter.close().dropped == 0
+    emitter.emit(run_events(workspace, run_id="nightly-2"))
+    assert (emitter.close().dropped, emitter.close().sent) == (1, 2)
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "not a url"])
 def test_nobody_there_is_a_warning(workspace: Workspace, url: str) -> None:
     """C29: a wrong address costs nothing but the events."""
@@ -181,6 +205,4 @@ def test_a_listener_that_hangs_delays_nobody_and_little_waits(workspace: Workspa
         emitter.emit(events)
     done = emitter.close()
     assert (done.sent, done.dropped, done.finished) == (0, 3, False)
-    emitter.emit(events)
-    assert emitter.close().dropped == 4, "after the end nothing is accepted"
     listener.open.set()
