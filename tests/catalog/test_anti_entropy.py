@@ -11,7 +11,10 @@ from holdfast.catalog import payloads as p
 from holdfast.catalog.anti_entropy import AntiEntropy, Round, fold_here
 from holdfast.catalog.compactor import Compactor
 from holdfast.catalog.cursor import CursorKeeper, read_cursor
+from holdfast.catalog.domain_state import DomainState
 from holdfast.catalog.reading import read_state, read_tables
+from holdfast.catalog.watermark import Watermark
+from holdfast.chain import ManifestDraft
 from holdfast.errors import BadInput, Conflict, ScopeEscape
 from holdfast.storage import MemoryStore, grant
 from holdfast.storage.capabilities import ManifestSwap, Reader
@@ -111,6 +114,20 @@ def test_what_was_missed_is_told_and_what_was_applied_is_not(workspace: Workspac
     assert targets(workspace) == {"a", "b", "c", "d", "e"}
     again = job_on(workspace, compacting).round()
     assert (again.told, compacting.told) == (0, [])
+
+
+def test_the_last_applied_event_is_not_missed_even_where_no_row_is_its(
+    workspace: Workspace, compacting: Compacting
+) -> None:
+    """C18: the watermark says that it was applied."""
+    first, last = tell(workspace, "a", "b")
+    chain = workspace.domain("lineage")
+    state = DomainState(domain="lineage", watermark=Watermark(position=2, event_id=id_of(last)), snapshot_version=1)
+    with chain.lock() as guard:
+        run = chain.begin_run()
+        chain.publish(ManifestDraft(payload=state.payload()), run=run, permit=chain.permit(guard))
+    job_on(workspace, compacting).round()
+    assert compacting.told == [([first], None)]
 
 
 def test_an_applied_event_whose_row_was_superseded_is_told_until_the_cursor_has_passed_it(
@@ -261,11 +278,13 @@ def test_what_appeared_below_the_cursor_is_found_by_looking_through_all(
     compacting.work()
     workspace.store.put_new(slow, held)
     assert job.round().events == 0
+    Compactor(workspace, "lineage").compact(tell(workspace, "young"))
+    assert (job.round().events, compacting.told) == (1, [])
     done = job.round(from_start=True)
-    assert compacting.told[0][0] == [slow]
-    assert done.events == 2
+    assert [told for told, _ in compacting.told] == [[slow]], "what is remembered of the state begins at the cursor"
+    assert done.events == 3
     compacting.work()
-    assert targets(workspace) == {"slow", "fast"}
+    assert targets(workspace) == {"slow", "fast", "young"}
     assert cursor_of(workspace) == id_of(fast), "and the cursor has not gone back"
 
 

@@ -7,12 +7,14 @@ A page that shows what to do about damage says which damage, in a comment above 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.graph.store import GraphStore
 from tests.cli.graph_data import DB_AFTER, EDGES, NODES, table, write
 from tests.cli.support import DataSet
+from tests.golden.make_old import OLD
 
 __all__ = ["SITUATIONS", "World"]
 
@@ -90,6 +92,16 @@ def code_graph(world: World) -> None:
     store.replace_files(["src/db.py"], nodes=table(DB_AFTER))
 
 
+def old_workspace(world: World) -> None:
+    """What an older release left of a workspace."""
+    shutil.copytree(OLD / "named", world.users.folder.parent / "lake")
+
+
+def superseded_layout(world: World) -> None:
+    """A tenant's catalog from before there were workspaces."""
+    shutil.copytree(OLD / "tenant", world.users.folder.parent / "lake")
+
+
 SITUATIONS: dict[str | None, Callable[[World], None]] = {
     None: nothing,
     "abandoned run": abandoned_run,
@@ -100,4 +112,6 @@ SITUATIONS: dict[str | None, Callable[[World], None]] = {
     "damaged pointer": damaged_pointer,
     "graph files": graph_files,
     "missing mirror": missing_mirror,
+    "old workspace": old_workspace,
+    "superseded layout": superseded_layout,
 }
