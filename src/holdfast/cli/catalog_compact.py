@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +13,16 @@ import click
 from holdfast.cli.call import by_option
 from holdfast.cli.catalog_call import CatalogCall, compactor_option, workspace_argument
 from holdfast.cli.graph_call import json_option
+from holdfast.cli.graph_spark import spark_session
 from holdfast.cli.output import Column, Line, Part, Progress, Table, View
 from holdfast.cli.words import count
+from holdfast.errors import BadInput
 
 if TYPE_CHECKING:
     from holdfast.catalog.compactor import Compaction
+    from holdfast.catalog.workspace import Workspace
+
+    _BulkFold = Callable[[Workspace, str, Sequence[str]], Compaction]
 
 __all__ = ["command"]
 
@@ -64,11 +72,24 @@ class _Round:
     is_flag=True,
     help="Only what came after the newest event that is folded: quick, but an older one that was missed is not found.",
 )
+@click.option(
+    "--bulk",
+    is_flag=True,
+    help="Fold all of it before anything is published, once: far quicker for a long ledger.",
+)
+@click.option("--spark", is_flag=True, help="In bulk, on a local Spark: for a state that is too large for memory.")
 @compactor_option
 @by_option
 @json_option
 def command(
-    url: str | None, domains: tuple[str, ...], new: bool, compactor: str | None, by: str | None, as_json: bool
+    url: str | None,
+    domains: tuple[str, ...],
+    new: bool,
+    bulk: bool,
+    spark: bool,
+    compactor: str | None,
+    by: str | None,
+    as_json: bool,
 ) -> None:
     """Fold what the ledger holds and the catalog does not show yet.
 
@@ -81,12 +102,19 @@ def command(
     Examples:
       holdfast catalog compact ./lake/acme/prod
       holdfast catalog compact s3://bucket/lake/acme/prod --domain lineage --new --json
+      holdfast catalog compact s3://bucket/lake/acme/prod --domain executions --spark
     """
+    if compactor is not None and (bulk or spark):
+        raise BadInput("--bulk and --spark fold here, and --compactor elsewhere; leave one out")
     call = CatalogCall(url, as_json=as_json, by=by)
     done: list[_Round] = []
-    for domain in [name for name in _DOMAINS if name in domains or not domains]:
-        with call.output.progress(f"folding {domain}") as progress:
-            done.append(_compact(call, domain, new, compactor, progress))
+    with _bulk_fold(bulk, spark) as fold:
+        for domain in [name for name in _DOMAINS if name in domains or not domains]:
+            with call.output.progress(f"folding {domain}") as progress:
+                if fold is None:
+                    done.append(_compact(call, domain, new, compactor, progress))
+                else:
+                    done.append(_compact_at_once(call.workspace, domain, new, fold))
     data = call.document(
         "catalog compact",
         domains=[
@@ -116,6 +144,39 @@ def _parts(done: list[_Round]) -> list[Part]:
     if foreign:
         parts.append(Line(f"{count(foreign, 'file')} among the events that are none were left alone."))
     return parts
+
+
+@contextmanager
+def _bulk_fold(bulk: bool, spark: bool) -> Iterator[_BulkFold | None]:
+    """What folds any number of paths and publishes once; None if it is to be done page by page."""
+    if spark:
+        with spark_session() as session:
+            from holdfast.spark.catalog_fold import compact_domain
+
+            yield partial(compact_domain, session)
+    elif bulk:
+        from holdfast.catalog.bulk import compact_in_bulk
+
+        yield compact_in_bulk
+    else:
+        yield None
+
+
+def _compact_at_once(workspace: Workspace, domain: str, new: bool, fold: _BulkFold) -> _Round:
+    """The whole ledger in one listing, one fold and one publish."""
+    from holdfast.catalog.reading import read_state
+
+    lister = workspace.ledger_lister(domain)
+    state, _ = read_state(workspace, domain)
+    found = _Round(domain=domain, snapshot_version=state.snapshot_version, position=state.watermark.position)
+    newest = state.watermark.event_id
+    paths: list[str] = []
+    for page in lister.pages(after=lister.cursor_at(newest) if new and newest else None):
+        paths += page.paths
+        found.foreign += len(page.foreign)
+    if paths:
+        found.add(fold(workspace, domain, paths))
+    return found
 
 
 def _compact(call: CatalogCall, domain: str, new: bool, address: str | None, progress: Progress) -> _Round:
