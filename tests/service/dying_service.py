@@ -42,9 +42,9 @@ class DyingStore(InterceptedStore):
         self._folding = itertools.count(1)
 
     def _around(self, operation: Operation, effect: Callable[[], _T]) -> _T:
-        if operation.kind in WRITES and threading.current_thread().name.startswith("holdfast-fold"):
-            if next(self._folding) == self._dies_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+        is_fold = operation.kind in WRITES and threading.current_thread().name.startswith("holdfast-fold")
+        if is_fold and next(self._folding) == self._dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         return effect()
 
 
