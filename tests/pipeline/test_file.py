@@ -66,7 +66,8 @@ def test_every_key_becomes_what_it_says() -> None:
         "all-keys_1.0", "Every key of the format.", "data@example.com", "shop", "s3://bucket/lake/acme/prod",
     )  # fmt: skip
     assert read.spark == {
-        "spark.sql.shuffle.partitions": "8", "spark.sql.ansi.enabled": "true", "spark.app.name": "all of 2026-11-15"
+        "spark.sql.shuffle.partitions": "8", "spark.sql.ansi.enabled": "true", "spark.app.name": "all of 2026-11-15",
+        "spark.sql.variable.substitute": "false",
     }  # fmt: skip
     assert read.sources == (
         FileSource(
@@ -120,7 +121,7 @@ def test_what_is_read_can_be_said_again(path: Path) -> None:
 
 def test_what_nobody_uses_is_a_warning_and_stops_nobody(tmp_path: Path) -> None:
     """C30: a step and a source that no data set needs, and a snapshot that this very pipeline replaces."""
-    path = write(tmp_path, """\
+    path = write(tmp_path, '''\
 name = "warned"
 [sources.a]
 path = "a"
@@ -133,16 +134,20 @@ sql = "SELECT * FROM b"
 [steps.y]
 sql = "SELECT * FROM x"
 [steps.z]
-sql = "SELECT * FROM a JOIN before"
+sql = """
+SELECT * FROM a
+JOIN before ON x = '$${y}'
+"""
 [datasets.all]
 kind = "table"
 from = "Z"
-""")  # fmt: skip
+''')  # fmt: skip
     assert [f"{one.line}: {one.message}" for one in inspect_pipeline(path).warnings] == [
         "4: no data set needs source 'b': it is not read",
         "7: source 'before' is the snapshot of 'all' from before the run",
         "8: no data set needs step 'x': it is not made",
         "10: no data set needs step 'y': it is not made",
+        "15: Spark would replace the plain ${…} itself: [spark] spark.sql.variable.substitute = false keeps it",
     ]
     assert read_pipeline(path).name == "warned"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -216,6 +217,13 @@ def test_tables_of_a_query_are_found_wherever_they_stand(sql: str, reads: list[s
 def test_what_is_no_query_is_refused(sql: str) -> None:
     with pytest.raises(BadSql):
         read_sql(sql)
+
+
+def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C30: SQL is read by sqlglot, which comes with an extra."""
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(BadInput, match=r"needs sqlglot: pip install 'holdfast\[catalog\]'"):
+        read_sql("SELECT 'nobody asked this before' AS a")
 
 
 # -- any pipeline ------------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ __all__ = [
 
 NODE_COLUMNS_NEEDED = ("semantic_id", "type")
 EDGE_COLUMNS_NEEDED = ("source", "target", "type")
+_SUBSTITUTE = "spark.sql.variable.substitute"
 
 
 def check_pipeline(pipeline: Pipeline) -> list[Problem]:
@@ -258,6 +259,12 @@ class _Look:
             if step.name not in needed:
                 message = f"no data set needs step {step.name!r}: it is not made"
                 yield Problem(where=("steps", step.name), message=message, is_warning=True)
+            elif "${" in step.sql and self.pipeline.spark.get(_SUBSTITUTE, "true").lower() != "false":
+                row = step.sql.count("\n", 0, step.sql.index("${")) + 1
+                message = (
+                    f"Spark would replace the plain ${{…}} itself: [spark] {_SUBSTITUTE} = false keeps it"
+                )
+                yield Problem(where=("steps", step.name, "sql"), row=row, message=message, is_warning=True)
 
 
 def _is_above(least: float | str, most: float | str) -> bool:
