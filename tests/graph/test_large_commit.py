@@ -14,7 +14,7 @@ from tests.chain.publishing import keys_below
 
 NODES = [Node(semantic_id=f"n{number:03d}", type="T", file=f"{number % 3}.py") for number in range(60)]
 EDGES = [
-    Edge(source=f"n{number % 60:03d}", target=f"n{(number * 7 + number // 60) % 60:03d}", type=f"E{number % 4}")
+    Edge(source=f"n{number % 60:03d}", target=f"n{number % 60 // 4 * 4 + number // 120:03d}", type=f"E{number // 60}")
     for number in range(200)
 ]
 FEWER = [edge for edge in EDGES if edge.source != "n001"]

@@ -20,7 +20,7 @@ from holdfast.graph.merge import edge_numbers
 from holdfast.graph.records import SAMPLES_MAX, edge_schema, node_schema
 from holdfast.graph.segment import SegmentKind, segment_schema
 
-__all__ = ["Counts", "Differences", "Report", "compare", "names_of_edges"]
+__all__ = ["Counts", "Differences", "Report", "compare", "key_numbers", "names_of_edges"]
 
 _KEYS: Mapping[SegmentKind, Sequence[str]] = {"nodes": ["semantic_id"], "edges": ["source", "target", "type"]}
 
@@ -64,12 +64,12 @@ def compare(kind: SegmentKind, put: pa.Table, candidates: pa.Table, ask: Callabl
     """
     schema = node_schema() if kind == "nodes" else edge_schema()
     old = conformed(candidates, schema)
-    put_keys, old_keys = _keys(kind, put, old)
+    put_keys, old_keys = key_numbers(kind, put, old)
     strange = _places(put_keys, old_keys) < 0
     known = ask(_chosen(put, strange)) if strange.any() else schema.empty_table()
     if len(known):
         old = pa.concat_tables([conformed(known, schema), old]).combine_chunks()
-        put_keys, old_keys = _keys(kind, put, old)
+        put_keys, old_keys = key_numbers(kind, put, old)
     chosen = _one_of_each(kind, put, put_keys)
     if len(chosen) < len(put):
         put, put_keys = put.take(pa.array(chosen)), put_keys[chosen]
@@ -119,7 +119,7 @@ def _differing(kind: SegmentKind, old: pa.Table, places: Indices, after: pa.Tabl
     return _Differing(np.logical_or.reduce([none, *flags.values()]), flags["file"] | flags.get("type", none))
 
 
-def _keys(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Indices]:
+def key_numbers(kind: SegmentKind, put: pa.Table, old: pa.Table) -> tuple[Indices, Indices]:
     """A number for each record: the same for the same key, and for no others; from 0, without large gaps."""
     both = put.select(_KEYS[kind])
     if len(old):

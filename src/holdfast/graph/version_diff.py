@@ -13,7 +13,7 @@ versions can be compared, also across rollbacks, either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -26,13 +26,16 @@ import pyarrow.compute as pc
 from holdfast.graph.answers import Answer, edge_answer, node_answer
 from holdfast.graph.arrays import one_piece
 from holdfast.graph.changes import Counts
+from holdfast.graph.differences import key_numbers
+from holdfast.graph.encoding import conformed
+from holdfast.graph.merge import live_edges, live_nodes
 from holdfast.graph.records import Edge, Node, edge_schema, node_schema
 from holdfast.graph.segment import SegmentKind, sorted_edges
 from holdfast.graph.segment_reader import RowGroupCache, SegmentReader
 from holdfast.graph.segments_view import SegmentsView
 from holdfast.graph.state import GraphState
 from holdfast.graph.store import GraphStore
-from holdfast.graph.view import GraphView, SnapshotView, edge_key, node_key, without
+from holdfast.graph.view import GraphView
 
 __all__ = ["Change", "ChangeAnswer", "GraphDiff", "diff"]
 
@@ -40,7 +43,6 @@ T = TypeVar("T", Node, Edge)
 READERS = 4
 WHOLE_SHARE = 8
 """If more than an eighth of all nodes is asked for, a version is read as a whole."""
-KeyOf = Callable[[pa.Table], pa.Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +113,6 @@ def diff(store: GraphStore, source: int | None, target: int | None = None) -> Gr
     )
 
 
-def _view(store: GraphStore, state: GraphState, ids: int) -> GraphView:
-    """Where the records of a version are looked up: where they lie, unless it is a large part of them."""
-    if ids > state.stats.total_nodes // WHOLE_SHARE:
-        return SnapshotView(store.snapshot(state.version).arrays)
-    return SegmentsView(store.chain.store, state)
-
-
 # -- which ids -------------------------------------------------------------------------------------------------------
 
 
@@ -163,30 +158,43 @@ class _Changes:
 def _changes_of(store: GraphStore, before: GraphState, after: GraphState, kind: SegmentKind) -> _Changes:
     ids = _ids_not_shared(store, before, after, kind)
     nothing = (node_schema() if kind == "nodes" else edge_schema()).empty_table()
-    key_of = node_key if kind == "nodes" else edge_key
     if not len(ids):
-        return _compared(nothing, nothing, key_of)
-    views = (_view(store, state, len(ids)) for state in (before, after))
-    old, new = (_nodes_of(view, ids) if kind == "nodes" else _edges_of(view, ids) for view in views)
-    return _compared(old, new, key_of)
+        return _Changes(nothing, nothing, nothing, nothing)
+    if len(ids) > max(before.stats.total_nodes, after.stats.total_nodes) // WHOLE_SHARE:
+        old, new = (_all_of(store, state, kind) for state in (before, after))
+    else:
+        old, new = (_some_of(SegmentsView(store.chain.store, state), ids, kind) for state in (before, after))
+    return _compared(kind, old, new)
 
 
-def _nodes_of(view: GraphView, ids: pa.Array) -> pa.Table:
-    return view.nodes_by_id(ids).sort_by("semantic_id")
+def _all_of(store: GraphStore, state: GraphState, kind: SegmentKind) -> pa.Table:
+    """All records of a version: those that no commit has touched are the same in both, and drop out."""
+    if kind == "nodes":
+        return _records(live_nodes(store.read_segments(state.nodes)), node_schema())
+    return _records(sorted_edges(live_edges(store.read_segments(state.edges))), edge_schema())
 
 
-def _edges_of(view: GraphView, sources: pa.Array) -> pa.Table:
-    """All edges of some nodes: those that no commit has touched are the same in both, and drop out."""
-    edges = view.edges_by_source(sources)
+def _some_of(view: GraphView, ids: pa.Array, kind: SegmentKind) -> pa.Table:
+    """The nodes that have some ids, or all edges that start at these."""
+    if kind == "nodes":
+        return view.nodes_by_id(ids).sort_by("semantic_id")
+    edges = view.edges_by_source(ids)
     marks = pa.array(np.zeros(len(edges), np.bool_))
-    return sorted_edges(edges.append_column("tombstone", marks)).drop_columns("tombstone")
+    return _records(sorted_edges(edges.append_column("tombstone", marks)), edge_schema())
 
 
-def _compared(before: pa.Table, after: pa.Table, key_of: KeyOf) -> _Changes:
+def _records(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Without tombstones' column, each column in one piece of plain texts."""
+    return conformed(rows.select(schema.names), schema).combine_chunks()
+
+
+def _compared(kind: SegmentKind, before: pa.Table, after: pa.Table) -> _Changes:
     """Both have each key once, in the same order."""
-    added, removed = without(after, key_of, before), without(before, key_of, after)
+    old, new = key_numbers(kind, before, after)
+    stays, was_there = pa.array(np.isin(old, new)), pa.array(np.isin(new, old))
+    added, removed = after.filter(pc.invert(was_there)), before.filter(pc.invert(stays))
     # In the same order, without what only one of them has: row by row the same keys.
-    before, after = without(before, key_of, removed), without(after, key_of, added)
+    before, after = before.filter(stays), after.filter(was_there)
     differs = np.zeros(len(before), np.bool_)
     for name in before.column_names:
         differs |= _differ(before.column(name), after.column(name))
