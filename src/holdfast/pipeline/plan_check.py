@@ -261,9 +261,7 @@ class _Look:
                 yield Problem(where=("steps", step.name), message=message, is_warning=True)
             elif "${" in step.sql and self.pipeline.spark.get(_SUBSTITUTE, "true").lower() != "false":
                 row = step.sql.count("\n", 0, step.sql.index("${")) + 1
-                message = (
-                    f"Spark would replace the plain ${{…}} itself: [spark] {_SUBSTITUTE} = false keeps it"
-                )
+                message = f"Spark would replace the plain ${{…}} itself: [spark] {_SUBSTITUTE} = false keeps it"
                 yield Problem(where=("steps", step.name, "sql"), row=row, message=message, is_warning=True)
 
 
