@@ -81,6 +81,8 @@ def test_what_it_may_is_the_same_as_without(tmp_path: Path) -> None:
     assert root.get("acme/prod/manifests/x.json") == inner.get("acme/prod/manifests/x.json")
     assert root.upload("acme/prod/l0/x", [b"12", b"3"]) == inner.head("acme/prod/l0/x")
     assert root.head("acme/prod/l0/x").size == 3
+    root.put_new("acme/prod/state/y", b"1")
+    assert inner.get("acme/prod/state/y").data == b"1"
     infos = root.head_many(["acme/prod/l0/x", "acme/prod/l0/y"])
     assert [None if info is None else info.key for info in infos] == ["acme/prod/l0/x", None]
     assert root.get_if_changed("acme/prod/l0/x", root.head("acme/prod/l0/x").version) is None
