@@ -8,6 +8,7 @@
     │   ├── BadRows              rows with null, duplicate or oversized keys: nothing was published
     │   │   └── ChecksFailed     rows break a rule of their pipeline: nothing was published
     │   ├── BadPipeline          a pipeline does not fit together: nothing was run
+    │   ├── BadSql               a question in SQL cannot be understood
     │   ├── WrongKeyType         the key is not of the data set's key type
     │   ├── UnknownShard         the data set has no shard of this number
     │   ├── ReaderClosed
@@ -47,11 +48,15 @@ Every error says in one line what happened and what to do; none needs a tracebac
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 __all__ = [
     "AlreadyExists",
     "BadInput",
     "BadPipeline",
     "BadRows",
+    "BadSql",
     "BuildFailed",
     "ChecksFailed",
     "Conflict",
@@ -131,6 +136,25 @@ class BadPipeline(BadInput):
 
     def __reduce__(self) -> tuple[type[BadPipeline], tuple[str, ...]]:
         return type(self), (self.what, *self.problems)
+
+
+class BadSql(BadInput):
+    """A question in SQL cannot be understood. Its `line` and `column`, from 1, say where; None where nobody knows."""
+
+    def __init__(
+        self, reason: str, *, line: int | None = None, column: int | None = None, suggestion: str | None = None
+    ) -> None:
+        where = "" if line is None else f"line {line}, column {column}: "
+        hint = "" if suggestion is None else f"; did you mean {suggestion}?"
+        super().__init__(f"{where}{reason}{hint}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.suggestion = suggestion
+
+    def __reduce__(self) -> tuple[Callable[..., BadSql], tuple[str]]:
+        again = partial(type(self), line=self.line, column=self.column, suggestion=self.suggestion)
+        return again, (self.reason,)
 
 
 class WrongKeyType(BadInput):

@@ -29,6 +29,7 @@ from holdfast.kv.rows import BadRowReport, OnDuplicate
 
 __all__ = ["Build", "Published", "building"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """A snapshot that is visible now."""
