@@ -22,7 +22,7 @@ from holdfast.errors import AlreadyExists, LockHeld, StoreDenied
 from holdfast.fencing import KeepAlive, LockGuard, LockRecord, acquire_lock, read_lock
 from holdfast.storage.objects import Version
 
-__all__ = ["compactor_lock"]
+__all__ = ["LOCK_TTL_S", "compactor_lock"]
 
 LOCK_TTL_S = 15.0
 
