@@ -11,6 +11,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
@@ -103,7 +104,7 @@ def fold_once(way: str, folder: Path, count: int, *, files: bool) -> dict[str, f
     if files:
         for number in range(count):
             workspace.store.put_new(_LAYOUT.event_key(f"{number:026d}"), event_bytes(number))
-    below = {"java": 0.0, "python": 0.0}
+    below = {"java": 0.0, "python": 0.0, "cpu": 0.0}
     if way == "spark":
         from bench.kv_spark import session
         from holdfast.spark import compact_domain
@@ -112,16 +113,20 @@ def fold_once(way: str, folder: Path, count: int, *, files: bool) -> dict[str, f
             # The JVM and the Python workers are warm when it counts: a cluster has been up before.
             other = workspace_at(folder / "other", files=False)
             compact_domain(spark, other, _DOMAIN, paths_of(1_000))
+            before = time.process_time() + _below(os.getpid())["cpu"]
             with stopwatch() as watch:
                 done = compact_domain(spark, workspace, _DOMAIN, paths_of(count))
-            below = _peaks_below(os.getpid())
+            below = _below(os.getpid())
+            cpu = time.process_time() + below["cpu"] - before
     else:
+        before = time.process_time()
         with stopwatch() as watch:
             done = _here(way, workspace, count)
+        cpu = time.process_time() - before
     if not done.published or done.watermark.position != count:
         raise AssertionError(f"{way} folded {done}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": watch.seconds, "memory": peak, "worker": below["python"], "java": below["java"]}
+    return {"seconds": watch.seconds, "cpu": cpu, "memory": peak, "worker": below["python"], "java": below["java"]}
 
 
 def _here(way: str, workspace: Workspace, count: int) -> Compaction:
@@ -132,25 +137,27 @@ def _here(way: str, workspace: Workspace, count: int) -> Compaction:
     return done[-1]
 
 
-def _peaks_below(process: int) -> dict[str, float]:
-    """The most memory that the processes below one ever had: of the JVM, and of the largest Python worker."""
-    found = {"java": 0.0, "python": 0.0}
-    parents: dict[int, tuple[int, str, float]] = {}
+def _below(process: int) -> dict[str, float]:
+    """Of the processes below one: processor seconds, and the most memory that the JVM and a Python worker ever had."""
+    found = {"java": 0.0, "python": 0.0, "cpu": 0.0}
+    parents: dict[int, tuple[int, str, float, float]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             lines = (folder / "status").read_text().splitlines()
+            ticks = sum(map(int, (folder / "stat").read_text().rpartition(")")[2].split()[11:15]))
         except OSError:
             continue  # it has ended meanwhile
         said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
         memory = float(said.get("VmHWM", "0 kB").split()[0]) * 1024
-        parents[int(folder.name)] = (int(said["PPid"]), said["Name"], memory)
-    for pid, (parent, name, memory) in parents.items():
+        parents[int(folder.name)] = (int(said["PPid"]), said["Name"], memory, ticks / os.sysconf("SC_CLK_TCK"))
+    for pid, (parent, name, memory, cpu) in parents.items():
         above = parent
         while above in parents and above != process:
             above = parents[above][0]
         if above == process and pid != process:
             kind = "java" if name.startswith("java") else "python"
             found[kind] = max(found[kind], memory)
+            found["cpu"] += cpu
     return found
 
 
@@ -158,7 +165,7 @@ def run(settings: Settings) -> Report:
     report = Report(
         name="catalog_fold",
         about="events of a long ledger folded into a domain's state, and published",
-        columns=("events", "way", "events/s", "seconds", "driver MB", "worker MB", "JVM MB"),
+        columns=("events", "way", "events/s", "seconds", "CPU s", "driver MB", "worker MB", "JVM MB"),
     )
     sizes = [2_000] if settings.quick else [10_000, 100_000, 1_000_000]
     rounds = [(size, way, False) for size in sizes for way in _WAYS if way != _WAYS[0] or size <= _PAGE_BY_PAGE_MAX]
@@ -167,9 +174,11 @@ def run(settings: Settings) -> Report:
         found = _apart(way, settings.disk / f"{way}-{size}-{files}".replace(" ", "-"), size, files)
         label = f"{size:,}{' (files)' if files else ''}"
         megabytes = [f"{found[name] / 1e6:,.0f}" for name in ("memory", "worker", "java")]
-        report.rows.append((label, way, rate(size / found["seconds"]), f"{found['seconds']:.2f}", *megabytes))
+        report.rows.append(
+            (label, way, rate(size / found["seconds"]), f"{found['seconds']:.2f}", f"{found['cpu']:.1f}", *megabytes)
+        )
         report.figures[f"{label} {way} events_per_s"] = size / found["seconds"]
-        report.figures |= {f"{label} {way} {name}_bytes": found[name] for name in ("memory", "worker", "java")}
+        report.figures |= {f"{label} {way} {name}": found[name] for name in ("cpu", "memory", "worker", "java")}
     report.notes.append(
         "Spark: local[2], warm; memory is the most that a process ever had, of workers the largest of two"
     )
