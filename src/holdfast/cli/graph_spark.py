@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.cli.graph_input import format_of
 from holdfast.errors import BadInput
 
-__all__ = ["frame_of", "spark_session"]
+__all__ = ["frame_of", "quiet_start", "spark_session"]
 
 # An object in JSON lines becomes text without spaces, as it does without Spark: the same file makes the same records.
 _SETTINGS = {"spark.sql.json.enableExactStringParsing": "false"}
@@ -29,7 +29,7 @@ def spark_session() -> Iterator[SparkSession]:
         from holdfast.spark.session import local_spark
     except ImportError as error:
         raise BadInput(f"--spark needs PySpark ({error}); install holdfast[spark], or leave --spark out") from None
-    with _silent_children():
+    with quiet_start():
         spark = local_spark(settings=_SETTINGS)
     try:
         yield spark
@@ -67,7 +67,7 @@ def _read(spark: SparkSession, kind: str, files: Sequence[Path], columns: Sequen
 
 
 @contextmanager
-def _silent_children() -> Iterator[None]:
+def quiet_start() -> Iterator[None]:
     """A JVM's first words are about itself: while it starts, what it writes to standard error goes nowhere."""
     if os.environ.get("HOLDFAST_DEBUG") == "1":
         yield

@@ -29,6 +29,11 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
+def took_text(seconds: float) -> str:
+    """How long something took, as precisely as anybody cares."""
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
 def age_text(seconds: float) -> str:
     """Roughly, in the one or two units that tell: `40 s`, `12 min`, `3 h 20 min`, `5 d 2 h`."""
     whole = max(0, int(seconds))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class PipelineFile:
     """None where there are errors."""
     problems: tuple[Problem, ...]
     """By line; errors, or else warnings."""
+    locate: Callable[[Problem], Problem] = lambda problem: problem
+    """The same problem with its file and line, for those that only Spark can see."""
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -108,7 +110,9 @@ class _Reading:
         problems = first_problems(shape, unfilled, check_meaning(pipeline))
         located = sorted(map(self._located, problems), key=lambda one: (one.file != str(self.path), one.file, one.line))
         is_good = all(one.is_warning for one in located)
-        return PipelineFile(path=self.path, pipeline=pipeline if is_good else None, problems=tuple(located))
+        return PipelineFile(
+            path=self.path, pipeline=pipeline if is_good else None, problems=tuple(located), locate=self._located
+        )
 
     def _load_sql(self, document: dict[str, Any]) -> list[Problem]:
         """Put the text of SQL files where `sql` would be."""

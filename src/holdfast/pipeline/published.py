@@ -1,4 +1,4 @@
-"""Whether a run has published a data set already: asked of the data set itself, which cannot be wrong about it (C31)."""
+"""Whether a run has published a data set before: asked of the data set, which cannot be wrong about it (C31)."""
 
 from __future__ import annotations
 
