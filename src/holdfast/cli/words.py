@@ -7,7 +7,17 @@ from datetime import UTC, datetime
 
 from holdfast.errors import BadInput
 
-__all__ = ["age_text", "count", "duration_text", "parse_duration", "shorten", "size_text", "tags_text", "time_text"]
+__all__ = [
+    "age_text",
+    "count",
+    "duration_text",
+    "parse_duration",
+    "shorten",
+    "size_text",
+    "tags_text",
+    "time_text",
+    "took_text",
+]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
