@@ -39,7 +39,7 @@ def test_rules_that_hold_say_nothing(spark: SparkSession) -> None:
 
 def test_each_broken_rule_says_how_many_rows_and_shows_some(spark: SparkSession) -> None:
     """C30: the numbers are exact, examples are plain and at most five."""
-    rules = [
+    rules: list[Rule] = [
         NoNulls(columns=("id", "name")),
         Unique(columns=("odd.name",)),
         InRange(column="id", least=2, most=96),
@@ -86,7 +86,12 @@ def test_text_is_compared_as_it_is_written(spark: SparkSession) -> None:
 def test_no_row_is_looked_at_more_often_than_needed(spark: SparkSession) -> None:
     """C30: one pass for nulls, ranges and the count together, and one for each uniqueness rule."""
     seen = spark.sparkContext.accumulator(0)
-    rows = spark.sparkContext.parallelize(range(100), 2).map(lambda n: (seen.add(1), (n, n))[1]).toDF("a int, b int")
+
+    def looked(n: int) -> tuple[int, int]:
+        seen.add(1)
+        return n, n
+
+    rows = spark.sparkContext.parallelize(range(100), 2).map(looked).toDF("a int, b int")
 
     broken_rules(
         rows, [NoNulls(columns=("a",)), InRange(column="b", least=0), RowCount(least=1), NoNulls(columns=("b",))]
