@@ -97,6 +97,29 @@ def test_an_old_name_is_the_domain_of_today() -> None:
     }  # fmt: skip
 
 
+def test_of_two_old_names_the_newer_state_counts() -> None:
+    """C4: a domain that was renamed twice left two; an older one is never taken for what is."""
+    workspace = workspace_on(copy_of("named"))
+    newer = orjson.loads(workspace.store.get("manifests/core.manifest.json").data) | {"snapshotVersion": 4}
+    workspace.store.put_new("manifests/catalog_core.manifest.json", orjson.dumps(newer))
+    assert read_state(workspace, "catalog")[0].snapshot_version == 4
+    overwrite(workspace.store, "manifests/core.manifest.json", orjson.dumps(newer | {"snapshotVersion": 5}))
+    assert read_state(workspace, "catalog")[0].snapshot_version == 5
+
+
+def test_an_old_pointer_whose_manifest_is_missing_or_changed_is_damage() -> None:
+    """C4, I3: the hash that a pointer gives is checked; what it names must be there."""
+    workspace = workspace_on(copy_of("pointers"))
+    key = "manifests/catalog_core/00000000000000000007.json"
+    good = workspace.store.get(key).data
+    overwrite(workspace.store, key, good + b" ")
+    with pytest.raises(CorruptRecord, match="hash"):
+        read_state(workspace, "catalog")
+    workspace.store.delete([key])
+    with pytest.raises(CorruptRecord, match="missing"):
+        read_state(workspace, "catalog")
+
+
 def test_a_root_of_an_older_release_is_read_by_the_names_of_today() -> None:
     """C4, C3: camelCase or old names, both at once, a null: today's count, and what is unknown stays."""
     root = RootManifest.decode((OLD / "named/acme/prod/manifests/root.manifest.json").read_bytes(), key="root")
