@@ -94,6 +94,11 @@ def test_lines_of_a_text_are_lines_of_the_file() -> None:
     assert [places.line(("x", "short"), row) for row in (1, 2)] == [24, 24]
 
 
+def test_empty_lines_of_a_text_have_their_lines() -> None:
+    for quotes in ('"""', "'''"):
+        assert find_places(f"k = {quotes}\n\n\nx\n{quotes}").by_path["k",].rows == (2, 3, 4, 5)
+
+
 def test_what_is_not_there_is_where_it_would_be() -> None:
     places = find_places(ODD)
     assert places.line(("x", "missing")) == 14

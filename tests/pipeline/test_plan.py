@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BadInput, BadPipeline
 from holdfast.graph.records import canonical_edges, canonical_nodes
+from holdfast.kv.routing import SHARDS_MAX
 from holdfast.pipeline import (
     Check,
     DataSet,
@@ -21,6 +22,7 @@ from holdfast.pipeline import (
     NotNull,
     Pipeline,
     Range,
+    RowChange,
     Step,
     TableDataset,
     Unique,
@@ -29,6 +31,7 @@ from holdfast.pipeline.file_fields import DATASET_NAME
 from holdfast.pipeline.plan import Plan, plan
 from holdfast.pipeline.plan_check import EDGE_COLUMNS_NEEDED, NODE_COLUMNS_NEEDED, check_pipeline, cycles
 from holdfast.pipeline.plan_sql import BadSql, read_sql
+from holdfast.pipeline.suggest import did_you_mean, nearest
 
 SHOP = Pipeline(
     name="shop",
@@ -159,6 +162,19 @@ def test_a_pipeline_in_python_is_checked_as_one_in_a_file_with_names_for_lines()
         plan(Pipeline(name="p"))
     twice = TableDataset(name="t", rows="orders")
     assert problems(twice, twice) == ["datasets.t: data set 't' is there twice: rename one"]
+
+
+def test_numbers_at_their_ends_are_good() -> None:
+    """C30: the largest number of shards is allowed, and so is a check that allows no row to be left."""
+    for shards in (1, SHARDS_MAX):
+        ends = RowChange(fewer=1, more=0)
+        assert problems(KvDataset(name="kv", rows="orders", key=("a",), shards=shards, checks=(ends,))) == []
+
+
+def test_a_suggestion_does_not_mind_the_case() -> None:
+    assert nearest("SHARD", ["key", "shards"]) == "shards"
+    assert did_you_mean("x", []) == "there is none"
+    assert did_you_mean("x", map(str, range(10))) == "there is 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 def test_columns_that_sql_does_not_give_are_found_and_hidden_ones_are_not_guessed() -> None:
