@@ -48,9 +48,6 @@ Every error says in one line what happened and what to do; none needs a tracebac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 __all__ = [
     "AlreadyExists",
     "BadInput",
@@ -139,22 +136,21 @@ class BadPipeline(BadInput):
 
 
 class BadSql(BadInput):
-    """A question in SQL cannot be understood. Its `line` and `column`, from 1, say where; None where nobody knows."""
+    """A question in SQL cannot be understood. Fix it where `line` and `column` say, which count from 1."""
 
-    def __init__(
-        self, reason: str, *, line: int | None = None, column: int | None = None, suggestion: str | None = None
-    ) -> None:
-        where = "" if line is None else f"line {line}, column {column}: "
-        hint = "" if suggestion is None else f"; did you mean {suggestion}?"
+    def __init__(self, reason: str, line: int = 0, column: int = 0, suggestion: str = "") -> None:
+        where = f"line {line}, column {column}: " if line else ""
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
         super().__init__(f"{where}{reason}{hint}")
         self.reason = reason
         self.line = line
+        """0, like the column, where nobody knows."""
         self.column = column
         self.suggestion = suggestion
+        """What may be meant instead; empty where nothing is near."""
 
-    def __reduce__(self) -> tuple[Callable[..., BadSql], tuple[str]]:
-        again = partial(type(self), line=self.line, column=self.column, suggestion=self.suggestion)
-        return again, (self.reason,)
+    def __reduce__(self) -> tuple[type[BadSql], tuple[str, int, int, str]]:
+        return type(self), (self.reason, self.line, self.column, self.suggestion)
 
 
 class WrongKeyType(BadInput):

@@ -87,26 +87,26 @@ def _meaning(error: AnalysisException, sql: str, names: Sequence[str]) -> BadSql
     kind = error.getCondition() or ""
     if kind.startswith("UNRESOLVED_COLUMN"):
         reason = f"there is no column {about.get('objectName', '')}"
-        nearest = about.get("proposal", "").split(",")[0].strip() or None
+        nearest = about.get("proposal", "").split(",")[0].strip()
         return BadSql(reason, line=line, column=column, suggestion=nearest)
     if kind == "TABLE_OR_VIEW_NOT_FOUND":
         name = about.get("relationName", "")
         near = get_close_matches(name.strip("`"), names, 1)
         there = ", ".join(sorted(names)) or "none"
         reason = f"there is no source or step {name}" + ("" if near else f"; there are {there}")
-        return BadSql(reason, line=line, column=column, suggestion=f"`{near[0]}`" if near else None)
+        return BadSql(reason, line=line, column=column, suggestion=f"`{near[0]}`" if near else "")
     if kind == "UNBOUND_SQL_PARAMETER":
         return BadSql(f"no argument is given for :{about.get('name', '')}", line=line, column=column)
     return BadSql(said(error), line=line, column=column)
 
 
-def _place(text: str, sql: str, *, inside: int) -> tuple[int | None, int | None]:
+def _place(text: str, sql: str, *, inside: int) -> tuple[int, int]:
     """Line and column in the SQL that was given, from 1. What Spark sees behind its end is at its end."""
     found = _PLACE.search(text)
     if found is None:
-        return None, None
+        return 0, 0
     line, column = int(found[1]) - inside, int(found[2]) + 1
     lines = sql.splitlines()
     if line > len(lines):
         return len(lines), len(lines[-1]) + 1
-    return (line, column) if line > 0 else (None, None)
+    return (line, column) if line > 0 else (0, 0)
