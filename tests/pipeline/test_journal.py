@@ -61,7 +61,7 @@ def test_a_run_goes_on_with_what_it_began_with_whatever_is_folded(workspace: Wor
 
 
 @pytest.mark.parametrize(
-    ("fingerprint", "parameters", "error", "says"),
+    "fingerprint, parameters, error, says",
     [
         ("f2", {"day": "1"}, Conflict, "another definition"),
         ("f1", {"day": "2"}, BadInput, "began with day='1', not '2'"),

@@ -203,6 +203,9 @@ class _Watcher:
         else:
             click.echo(f"run {run}", err=True)
 
+    def waiting(self, reason: str) -> None:
+        click.echo(f"waiting for a lock: {reason}", err=True)
+
     def task_began(self, dataset: str, kind: str) -> None:
         self._open.close()
         self._told = self._open.enter_context(self._output.progress(f"{dataset} ({kind})"))

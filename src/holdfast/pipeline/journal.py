@@ -11,7 +11,8 @@ What is told goes to two domains: to `orchestration`, where a run stands, and to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,8 +22,9 @@ from holdfast.catalog import payloads as p
 from holdfast.catalog.datasets import Notify
 from holdfast.catalog.layout import run_lock_key
 from holdfast.catalog.orchestration_payloads import PipelineRunChanged, PipelineTaskChanged
-from holdfast.errors import BadInput, Conflict, NotFound
+from holdfast.errors import BadInput, Conflict, HoldfastError, LockHeld, NotFound
 from holdfast.fencing import KeepAlive, LockGuard, acquire_lock
+from holdfast.pipeline.patience import patiently
 
 __all__ = ["FAILED", "RUNNING", "SUCCEEDED", "Beginning", "Journal", "last_attempt", "open_journal"]
 
@@ -30,6 +32,8 @@ RUNNING, SUCCEEDED, FAILED = "running", "succeeded", "failed"
 LOCK_TTL_S = 60.0
 ATTEMPTS_MAX = 1_000
 ERROR_CHARACTERS_MAX = 2_000
+
+_log = logging.getLogger("holdfast.pipeline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +62,26 @@ def last_attempt(workspace: Workspace, run: str) -> PipelineRunChanged | None:
 
 
 @contextmanager
-def open_journal(workspace: Workspace, run: str, notify: Notify) -> Iterator[Journal]:
-    """Hold the lock of a run. LockHeld while another runner works on it."""
-    guard = acquire_lock(
-        workspace.store,
-        run_lock_key(run),
-        holder=workspace.by,
-        operation=f"run {run}",
-        ttl_s=LOCK_TTL_S,
-        clock=workspace.clock,
-        randomness=workspace.randomness,
-    )
+def open_journal(
+    workspace: Workspace, run: str, notify: Notify, *, waiting: Callable[[LockHeld], None] | None = None
+) -> Iterator[Journal]:
+    """Hold the lock of a run. LockHeld while another runner works on it.
+
+    With `waiting`, which is told, the lease of a runner that was killed is waited for.
+    """
+
+    def acquire() -> LockGuard:
+        return acquire_lock(
+            workspace.store,
+            run_lock_key(run),
+            holder=workspace.by,
+            operation=f"run {run}",
+            ttl_s=LOCK_TTL_S,
+            clock=workspace.clock,
+            randomness=workspace.randomness,
+        )
+
+    guard = acquire() if waiting is None else patiently(workspace.clock, acquire, waiting)
     with guard, KeepAlive(lambda: guard.extend(LOCK_TTL_S), every_s=LOCK_TTL_S / 3):
         yield Journal(workspace, run, guard, notify, last=last_attempt(workspace, run))
 
@@ -240,7 +253,10 @@ class Journal:
         if drafts:
             domain = drafts[0].payload.DOMAIN
             receipts = self._workspace.ledger(domain).append_many(drafts)
-            self._notify(domain, [receipt.path for receipt in receipts])
+            try:
+                self._notify(domain, [receipt.path for receipt in receipts])
+            except (HoldfastError, OSError) as error:  # it is told; whoever looks for missed events will fold it
+                _log.warning("what was told to %s could not be folded yet: %s", domain, error)
 
     def _tell(self, payload: Payload, *, key: str) -> None:
         self.tell_many([EventDraft(payload=payload, idempotency_key=key)])

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.catalog import Workspace
 from holdfast.catalog.datasets import FoldHere, Notify, open_dataset
+from holdfast.catalog.openlineage import run_events
+from holdfast.catalog.openlineage_emit import emitter_from_environment
 from holdfast.catalog.payloads import Column
 from holdfast.catalog.search import refresh_search
 from holdfast.chain import Chain, InputPin, Manifest, Move
@@ -28,6 +30,7 @@ from holdfast.pipeline.checks import frames_read_twice, require_checks
 from holdfast.pipeline.file_build import argument_text
 from holdfast.pipeline.journal import SUCCEEDED, Beginning, Journal, last_attempt, open_journal
 from holdfast.pipeline.making import Making, make
+from holdfast.pipeline.patience import patiently
 from holdfast.pipeline.plan import Plan, kind_of
 from holdfast.pipeline.plan_problem import Problem
 from holdfast.pipeline.preparing import Prepared, prepare, resolve_pins
@@ -69,21 +72,26 @@ def run_pipeline(
     if must_exist and last_attempt(workspace, name) is None:
         raise NotFound(f"there is no run {name!r} in {workspace.url}; `holdfast runs` lists them")
     folding = notify or FoldHere(workspace)
-    with open_journal(workspace, name, folding) as journal:
-        runner = _Runner(plan, workspace, journal, folding, watcher or Quiet(), locate)
+    told = watcher or Quiet()
+    with open_journal(workspace, name, folding, waiting=lambda held: told.waiting(str(held))) as journal:
+        runner = _Runner(plan, workspace, journal, folding, told, locate)
         if journal.last is not None and journal.last.state == SUCCEEDED:
             return runner.was_done()
-        report = runner.run(open_stage)
-    if notify is None:  # whoever folds elsewhere refreshes there
-        _refresh(workspace)
-    return report
+        try:
+            return runner.run(open_stage)
+        finally:
+            if notify is None and runner.has_begun:  # whoever folds elsewhere does this there
+                _follow(workspace, name)
 
 
-def _refresh(workspace: Workspace) -> None:
+def _follow(workspace: Workspace, run: str) -> None:
+    """What follows a run, whatever became of it: the search index, and whoever listens to OpenLineage."""
     try:
         refresh_search(workspace)
     except HoldfastError as error:
         _log.warning("the search index could not be refreshed: %s; run `holdfast catalog search` later", error)
+    with emitter_from_environment() as emitter:
+        emitter.emit(lambda: run_events(workspace, run_id=run))
 
 
 class _AlreadyPublished(Exception):
@@ -102,6 +110,7 @@ class _Runner:
     notify: Notify
     watcher: Watcher
     locate: Callable[[Problem], Problem]
+    has_begun: bool = False
 
     def run(self, open_stage: Callable[[], Stage]) -> RunReport:
         began = self.workspace.clock.now()
@@ -110,6 +119,7 @@ class _Runner:
         with open_stage() as stage:
             prepared = prepare(self.plan, self.workspace, stage, pins, locate=self.locate)
             self.journal.begin(self._beginning(pins))
+            self.has_begun = True
             self.watcher.began(self.journal.run, self.journal.attempt)
             for frame in frames_read_twice(self.plan.datasets):
                 stage.cache(frame)
@@ -183,7 +193,11 @@ class _Runner:
                 admit=lambda: self._admit(chain),
                 progress=lambda done, total: self.watcher.progress(dataset.name, done, total),
             )
-            make(stage, dataset, chain, making)
+            patiently(
+                self.workspace.clock,
+                lambda: make(stage, dataset, chain, making),
+                lambda held: self.watcher.waiting(str(held)),
+            )
         except _AlreadyPublished as found:
             return self._keep(dataset, chain, found.move, prepared)
         except (HoldfastError, OSError) as error:
