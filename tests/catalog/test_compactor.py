@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def tables_of(workspace: Workspace) -> list[str]:
     return [str(name) for name in alive(rows).column("table").to_pylist()]
 
 
-def compact(workspace: Workspace, paths: Sequence[str], **limits: int) -> Compaction:
+def compact(workspace: Workspace, paths: Sequence[str], **limits: Any) -> Compaction:
     return Compactor(workspace, "catalog", limits=MergeLimits(**limits)).compact(paths)
 
 
@@ -130,6 +131,21 @@ def test_deltas_are_merged_by_count_and_by_rows(workspace: Workspace) -> None:
     assert workspace.domain("catalog").verify() == []
     with pytest.raises(BadInput, match="at least 1"):
         MergeLimits(files_max=0)
+
+
+def test_deltas_are_merged_by_age(workspace: Workspace) -> None:
+    """C21: a delta that has waited for a day becomes part of the base with the next change, however few there are."""
+    compact(workspace, tell(workspace, table("a")))
+    assert isinstance(workspace.clock, VirtualClock)
+    workspace.clock.advance(23 * 3600)
+    assert compact(workspace, tell(workspace, table("b"))).merged == ()
+    workspace.clock.advance(2 * 3600)
+    assert compact(workspace, tell(workspace, table("c"))).merged == ("tables",)
+    assert [file.level for file in state_of(workspace).files] == [BASE]
+    assert tables_of(workspace) == ["a", "b", "c"]
+    compact(workspace, tell(workspace, table("d")), age_max_s=60)
+    workspace.clock.advance(61)
+    assert compact(workspace, tell(workspace, table("e")), age_max_s=60).merged == ("tables",)
 
 
 def test_domains_do_not_wait_for_each_other(workspace: Workspace) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 
 import pyarrow as pa
@@ -54,10 +55,12 @@ class MergeLimits:
 
     files_max: int = 16
     rows_max: int = 100_000
+    age_max_s: float = 24 * 3600.0
+    """Of the oldest delta, when something is published."""
 
     def __post_init__(self) -> None:
-        if self.files_max < 1 or self.rows_max < 1:
-            raise BadInput("deltas are merged by count and by rows; give at least 1 of each")
+        if self.files_max < 1 or self.rows_max < 1 or self.age_max_s <= 0:
+            raise BadInput("deltas are merged by count, by rows and by age; give at least 1 of each")
 
 
 class Compactor:
@@ -172,7 +175,7 @@ class Compactor:
                 rows, path, level = delta, f"{deltas}/{name}.parquet", DELTA
             data = encode_table(rows)
             self._chain.store.upload(path, [data])
-            file = state_file(spec, level, path, rows, data)
+            file = state_file(spec, level, path, rows, data, written_at=self._chain.handle.clock.now())
             self._files.wrote(file, rows)
             files.append(file)
         return tuple(files), merged
@@ -180,7 +183,10 @@ class Compactor:
     def _is_due(self, files: Sequence[StateFile], delta: pa.Table) -> bool:
         deltas = [file for file in files if file.level == DELTA]
         rows = sum(file.row_count for file in deltas) + len(delta)
-        return len(deltas) + 1 > self._limits.files_max or rows > self._limits.rows_max
+        times = [file.written_at for file in deltas if file.written_at is not None]
+        oldest = self._chain.handle.clock.now() - timedelta(seconds=self._limits.age_max_s)
+        is_old = min(times, default=oldest) < oldest
+        return len(deltas) + 1 > self._limits.files_max or rows > self._limits.rows_max or is_old
 
 
 def _later(watermark: Watermark, events: Sequence[Event | UnknownEvent]) -> Watermark:

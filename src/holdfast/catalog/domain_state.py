@@ -14,6 +14,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from holdfast.catalog.fold import fold_onto, fold_table
 from holdfast.catalog.tables import POSITION, STATE_TABLES, TableSpec, domain_tables, state_table
 from holdfast.catalog.watermark import EVENT_WATERMARK, POSITION_WATERMARK, Watermark
 from holdfast.chain import Artifact, Manifest
+from holdfast.clock import format_time
 from holdfast.codec import Fields, Json
 from holdfast.errors import CorruptRecord, CorruptShard, ObjectNotFound
 from holdfast.parquet_bytes import read_parquet
@@ -52,6 +54,8 @@ class StateFile:
     part: int = 0
     parts: int = 1
     """Which of the files of a base it is, and of how many. A key is in one of them only."""
+    written_at: datetime | None = None
+    """Of a delta: how long it may wait to become part of a base goes by this. Older releases did not say."""
 
     def to_artifact(self) -> Artifact:
         return Artifact(
@@ -65,6 +69,7 @@ class StateFile:
                 "first_position": self.first_position,
                 "last_position": self.last_position,
                 **({"part": self.part, "parts": self.parts} if self.parts > 1 else {}),
+                **({"written_at": format_time(self.written_at)} if self.written_at is not None else {}),
             },
         )
 
@@ -87,6 +92,7 @@ class StateFile:
             last_position=fields.number("last_position"),
             part=fields.optional_number("part") or 0,
             parts=fields.optional_number("parts") or 1,
+            written_at=fields.optional_time("written_at"),
         )
 
 
@@ -205,7 +211,15 @@ def _check_bases(files: Iterable[StateFile], where: str) -> None:
 
 
 def state_file(
-    spec: TableSpec, level: str, path: str, table: pa.Table, data: bytes, *, part: int = 0, parts: int = 1
+    spec: TableSpec,
+    level: str,
+    path: str,
+    table: pa.Table,
+    data: bytes,
+    *,
+    part: int = 0,
+    parts: int = 1,
+    written_at: datetime | None = None,
 ) -> StateFile:
     """What a manifest will say about a file of rows."""
     span = pc.min_max(table.column(POSITION)).as_py()
@@ -220,6 +234,7 @@ def state_file(
         last_position=span["max"],
         part=part,
         parts=parts,
+        written_at=written_at if level == DELTA else None,
     )
 
 
