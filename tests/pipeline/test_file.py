@@ -174,6 +174,11 @@ shards = 1
     ]
 
 
+def test_a_source_of_the_wrong_shape_still_has_its_name(tmp_path: Path) -> None:
+    path = write(tmp_path, 'name = "p"\nsources.a = "a.csv"\n[datasets.d]\nkind = "table"\nfrom = "a"\n')
+    assert messages(path) == ["2: 'a' should be a table, not the text 'a.csv': write [sources.a]"]
+
+
 def test_a_wrong_check_does_not_hide_the_next_one(tmp_path: Path) -> None:
     """Problems keep their place in a list."""
     path = write(tmp_path, """\

@@ -206,6 +206,13 @@ def test_a_graph_needs_the_columns_that_graphs_need() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("select", ["*", "o.*", "count(*)", "1 + 1", "explode(m) AS (k, v)", "id, o.*"])
+def test_columns_that_have_no_name_of_their_own_hide_all(select: str) -> None:
+    """C30: nobody is told that a column is missing which may be there."""
+    assert read_sql(f"SELECT {select} FROM orders AS o").columns is None
+    assert read_sql(f"SELECT id, 1 AS b FROM (SELECT {select} FROM orders AS o)").columns == ("id", "b")
+
+
 @pytest.mark.parametrize(
     "sql, reads",
     [

@@ -59,6 +59,13 @@ def test_every_bad_file_is_refused_by_both_or_for_what_a_schema_cannot_say(path:
         assert VALIDATOR.is_valid(document(path)) == (path.stem in ONLY_THE_READER)
 
 
+def test_of_keys_that_exclude_each_other_an_editor_takes_one() -> None:
+    """C30: `sql` or `file`, not both and not none."""
+    good = document(FOLDER / "good" / "all-keys.toml")
+    for step, is_good in (({"sql": "x"}, True), ({"file": "x"}, True), ({"sql": "x", "file": "x"}, False), ({}, False)):
+        assert VALIDATOR.is_valid({**good, "steps": {"a": step}}) == is_good
+
+
 def test_every_key_of_the_description_is_in_the_schema_and_in_a_golden_file() -> None:
     """C30: no key without a proof that it is read."""
     used: set[str] = set()
