@@ -112,3 +112,16 @@ def test_an_old_pointer_that_lacks_what_it_must_say_is_damage(field: str) -> Non
     del record[field]
     with pytest.raises(CorruptRecord, match=r"some/key"):
         Pointer.decode(orjson.dumps(record), key="some/key", id_field=domain_layout("lineage").id_field)
+
+
+def test_a_root_that_leads_to_the_right_places_is_still_spelled_anew() -> None:
+    """C4: `initialize` writes the canonical form, also where only the spelling is old."""
+    workspace = workspace_on(MemoryStore())
+    workspace.initialize()
+    paths = workspace.read_root().paths
+    old = {f"{name.removesuffix('_manifest_path')}ManifestPath": path for name, path in paths.items()}
+    root = str(workspace.domain("catalog").layout.root_key)
+    overwrite(workspace.store, root, orjson.dumps({"version": 1, "updatedAt": "2025-01-01T00:00:00Z", **old}))
+    assert workspace.read_root().paths == paths
+    assert workspace.initialize() == (root,)
+    assert set(orjson.loads(workspace.store.get(root).data)) == {"version", "updated_at", *paths}
