@@ -32,7 +32,7 @@ def test_a_file_is_written_by_row_groups_in_bounded_pieces(monkeypatch: pytest.M
     """C30: memory does not grow with the rows; ranges and nulls are those of all row groups together."""
     monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
     monkeypatch.setattr(writer_module, "CHUNK_BYTES", 1)
-    rows = pa.table({"n": pa.array([None if n == 450 else (n * 37) % 1000 for n in range(1_000)], pa.int64())})
+    rows = pa.table({"n": pa.array([None if n == 450 else (n * 37 + 500) % 1000 for n in range(1_000)], pa.int64())})
     stream = TableStream(iter(rows.to_batches(max_chunksize=70)), schema=rows.schema)
 
     chunks = list(stream)
@@ -124,6 +124,8 @@ def test_wrong_calls_are_refused(chain: Chain) -> None:
         publish_arrow(chain_on(MemoryStore(), kv_layout()), pa.table({"a": [1]}))
     with pytest.raises(BadInput, match="not dict"):
         publish_arrow(chain, {"a": [1]})
+    with pytest.raises(BadInput, match="'a' and 'A' differ only in case"):
+        publish_arrow(chain, pa.table({"a": [1], "A": [1]}))
     publish_arrow(chain, pa.table({"a": [1]}))
     with pytest.raises(BadInput, match="no column 'b'; there are a"):
         open_table(chain).to_arrow(columns=["b"])
@@ -202,3 +204,6 @@ def test_a_file_with_other_columns_is_damage() -> None:
     other = replace(table, data=replace(table.data, schema=pa.schema([("b", pa.int64())])))
     with pytest.raises(CorruptShard, match="does not have the table's columns"):
         other.to_arrow()
+    changed = replace(table, data=replace(table.data, files=(replace(table.data.files[0], checksum="sha256:0"),)))
+    with pytest.raises(CorruptShard, match="its checksum is"):
+        changed.to_arrow()
