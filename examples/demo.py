@@ -1,34 +1,47 @@
-"""Holdfast on local Spark and local files: build, look up, update, a graph, roll back, fence, survive damage, collect.
+"""Holdfast on local Spark and local files: pipelines, look-ups, a graph, a catalog, a rollback, fencing, collection.
 
     make demo                               # or: python examples/demo.py
     make demo ARGS='--directory ./demo'     # to choose where
 
-Everything here is the real library and the real command line. What it makes is left behind, to try things on.
+Everything here is the real library and the real command line, on the source files of this very Python. What it makes
+is left behind, to try things on.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shlex
 import shutil
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from code_graph import code_graph, silent_children
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+import pyarrow as pa
+from code_graph import silent_children
 
-from holdfast.chain import Chain, InputPin, ManifestDraft, open_chain
+from holdfast.catalog.datasets import announcing
+from holdfast.chain import Chain, ManifestDraft, open_chain
 from holdfast.cli.main import main as holdfast
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StaleFencingToken
-from holdfast.kv import ShardedReader, publish_rows
-from holdfast.spark import local_spark, publish_kv, update_kv
+from holdfast.kv import Published, ShardedReader, update_arrow
+from holdfast.spark import local_spark
+
+WORKSPACE = "./lake/acme/demo"
+MODULES, IMPORTS, SIZES, LETTERS = (
+    f"{WORKSPACE}/datasets/{name}" for name in ("modules", "imports", "sizes", "letters")
+)
+PIPELINES = ("library.toml", "library_imports.sql", "report.toml")
+LIBRARY = f"folder={sysconfig.get_paths()['stdlib']}"
+
+COLUMNS = "SELECT name AS column, count(*) AS tables FROM system.columns GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 4"
+SNAPSHOTS = "SELECT dataset, manifest_id, row_count FROM system.dataset_snapshots ORDER BY 1, 2"
 
 
 class SlowClock(SystemClock):
@@ -55,182 +68,207 @@ def note(text: str) -> None:
 def command(*words: str, expected: int = 0) -> None:
     """Run the real program and show what was typed."""
     print(f"\n$ {shlex.join(['holdfast', *words])}", flush=True)
-    code = holdfast(words)
+    with redirect_stderr(sys.stdout):
+        code = holdfast(words)
     if code != expected:
         sys.exit(f"the demo expected exit code {expected}, not {code}")
     if code:
         note(f"(exit code {code})")
 
 
-def source_files(spark: SparkSession) -> DataFrame:
-    """Python's own library as rows: one per source file, made by Spark from the files themselves."""
-    root = sysconfig.get_paths()["stdlib"]
-    files = spark.read.text(f"{root}/*.py", wholetext=True).withColumn("path", F.input_file_name())
-    return files.select(
-        F.regexp_extract("path", r"([^/]+)\.py$", 1).alias("module"),
-        F.length("value").alias("characters"),
-        F.regexp_count("value", F.lit("\n")).alias("lines"),
-        F.regexp_count("value", F.lit(r"(?m)^ *def ")).alias("functions"),
-        F.regexp_extract("value", r'^"""([^\n"]*)', 1).alias("title"),
-    )
+def run(run_name: str, *words: str, expected: int = 0) -> None:
+    """Run the pipeline of the library, on the session that is there."""
+    command(
+        "run", "library.toml", "--workspace", WORKSPACE, "--run", run_name, "--param", LIBRARY, *words,
+        expected=expected,
+    )  # fmt: skip
 
 
-def build(spark: SparkSession, place: str) -> DataFrame:
-    """The main job: rows from Spark become a snapshot that anything can look up."""
-    files = source_files(spark).cache()
-    published = publish_kv(files, place, key="module", shards=4, run_id="stdlib-1", why="first build")
-    note(f"run stdlib-1 is visible: {published.dataset.row_count:,} rows in {published.written_shards} shards")
-    return files
+def data_set(by: str, *, clock: Clock | None = None) -> Chain:
+    """The data set of modules, as one of several writers opens it; its moves are told to the catalog."""
+    return announcing(open_chain(MODULES, by=by, clock=clock))
 
 
-def update(place: str, files: DataFrame) -> None:
-    """Upserts and a delete: only the shards they touch are written again."""
-    changed = files.where("module = 'csv' or module = 'ast'").withColumn("title", F.lit("looked at today"))
-    gone = files.where("module = 'this'").select("module")
-    published = update_kv(place, upserts=changed, deletes=gone, run_id="stdlib-2", why="two notes, one removed")
-    note(
-        f"run stdlib-2: {published.upserted_rows} rows put, {published.deleted_rows} deleted; "
-        f"{published.written_shards} of {len(published.dataset.shards)} shards were written again"
-    )
+def retitle(chain: Chain, title: str, run_id: str) -> Published:
+    """A small change without Spark: only the shard that it touches is written again."""
+    with ShardedReader.open(MODULES) as reader:
+        row = reader.get_arrow(["csv"])
+    changed = row.set_column(row.column_names.index("title"), "title", pa.array([title]))
+    return update_arrow(chain, upserts=changed, run_id=run_id, why="a better title")
 
 
-def publish(chain: Chain, run_id: str, prices: Sequence[int], *, inputs: tuple[InputPin, ...] = ()) -> None:
-    """A small snapshot without Spark: the same shards, by the same code."""
-    rows = [(f"item-{number}", {"price": price}) for number, price in enumerate(prices)]
-    publish_rows(chain, rows, shards=2, run_id=run_id, inputs=inputs)
+# -- what the steps do that is no command -----------------------------------------------------------------------------
 
 
-def highest_price(reader: ShardedReader) -> int:
-    """What a service makes of a snapshot."""
-    table = reader.get_arrow([f"item-{number}" for number in range(200)], missing="drop")
-    return int(max(table.column("price").to_pylist()))
-
-
-def stale_writer(place: str) -> None:
+def stale_writer() -> None:
     """A writer whose lock has long expired for everybody else tries to publish over its successor."""
-    slow = open_chain(place, layout="kv", by="slow-writer", clock=SlowClock())
+    slow = data_set("slow-writer", clock=SlowClock())
     guard = slow.lock(operation="a build that never ends")
-    run = slow.begin_run("slow-build")
+    begun = slow.begin_run("slow-build")
     note(f"slow-writer holds the lock with token {guard.token.sequence}; its clock is ten minutes behind")
-    quick = open_chain(place, by="quick-writer")
-    publish(quick, "quick-build", range(100, 220))
-    note("quick-writer found the lock expired, took it over and published")
+    quick = data_set("quick-writer")
+    published = retitle(quick, "CSV", "quick-fix-1")
+    note("quick-writer found the lock expired, took it over and changed one row, without Spark:")
+    note(f"{published.written_shards} of {len(published.dataset.shards)} shards were written again")
+    retitle(quick, "CSV files", "quick-fix-2")
     slow.current()
     try:
-        slow.publish(ManifestDraft(), run=run, permit=slow.permit(guard))
+        slow.publish(ManifestDraft(), run=begun, permit=slow.permit(guard))
     except StaleFencingToken as error:
         note(f"slow-writer is refused: {error}")
-        run.fail("fenced off")
+        begun.fail("fenced off")
     else:
         sys.exit("the stale writer was not refused")
 
 
-def damage(place: str, folder: Path) -> None:
+def damage() -> None:
     """Ruin the visible manifest on disk; a reader that starts now serves the snapshot before it."""
-    chain = open_chain(place)
-    current = chain.current()
+    current = open_chain(MODULES).current()
     assert current is not None
-    path = folder / current.manifest_path
+    path = Path(MODULES) / current.manifest_path
     good = path.read_bytes()
     path.write_bytes(good[: len(good) // 2])
     note(f"half of the manifest of run {current.run_id}, which readers should see, is gone")
-    with ShardedReader.open(place) as reader:
+    with ShardedReader.open(MODULES) as reader:
         served, health = reader.snapshot_info(), reader.health()
-        note(f"a new reader serves run {served.run_id}: highest price {highest_price(reader)}")
-        note(f"it knows: fell_back={health.fell_back}, head is {health.head_id}, served is {served.manifest_id}")
-    command("verify", place, expected=6)
+        note(
+            f"a new reader serves run {served.run_id}, {served.row_count} rows, and knows: fell_back={health.fell_back}"
+        )
+    command("verify", MODULES, expected=6)
     path.write_bytes(good)
     note("the manifest is put back as it was")
 
 
-def collection(place: str) -> None:
-    """Collect, restore, collect again, purge."""
-    command("gc", "collect", place, "--retention", "2")
-    command("gc", "collect", place, "--retention", "2", "--apply")
-    pending, _ = open_chain(place).pending_collections()[0]
-    command("gc", "restore", place, pending.collection)
+def collection() -> None:
+    """Collect, restore, collect again, purge. What is tagged stays."""
+    command("tag", MODULES, "release=stable", "--run-id", "library-2+1")
+    command("gc", "collect", MODULES, "--retention", "1")
+    command("gc", "collect", MODULES, "--retention", "1", "--apply")
+    pending, _ = open_chain(MODULES).pending_collections()[0]
+    command("gc", "restore", MODULES, pending.collection)
     note("and once more, to purge it for good:")
-    open_chain(place).collect(retention=2)
-    command("gc", "purge", place, "--grace", "0s", "--apply")
+    open_chain(MODULES).collect(retention=1)
+    command("gc", "purge", MODULES, "--grace", "0s", "--apply")
 
 
-def run_demo(folder: Path) -> None:
-    library = str(folder / "datasets" / "stdlib")
-    users, scores = folder / "datasets" / "users", folder / "datasets" / "scores"
-    place = str(users)
+# -- the steps --------------------------------------------------------------------------------------------------------
 
-    say(1, "Build a key-value data set on Spark from Python's own source files (Spark takes a few seconds to start).")
-    with silent_children():
-        spark = local_spark(settings={"spark.sql.shuffle.partitions": "4"})
-    try:
-        files = build(spark, library)
-        command("info", library)
 
-        say(2, "Look things up: no Spark, no JVM, straight from the files.")
-        command("get", library, "csv")
-        command("multiget", library, "ast", "csv", "no-such-module", expected=3)
-        command("route", library, "csv")
+def built_and_asked() -> None:
+    """One run of a pipeline, and everything that can be asked afterwards."""
+    say(1, "A workspace is a folder, here or in a bucket. A pipeline is a file: sources, SQL, data sets, checks.")
+    command("init", WORKSPACE)
+    command("pipeline", "check", "library.toml", "--param", LIBRARY)
 
-        say(
-            3,
-            "Change a few rows with Spark: only the shards they touch are written again.",
-        )
-        update(library, files)
-        command("get", library, "csv")
-        command("get", library, "csv", "--offset", "1")
+    say(2, "Run it: Spark reads Python's own library; a key-value data set, a graph and a table are published.")
+    run("library-1")
 
-        say(4, "A graph, on Spark too: the code of two packages of that library, asked, changed, compared, taken back.")
-        graph = code_graph(spark, folder / "code", packages=("json", "email"))
-    finally:
-        spark.stop()
+    say(3, "Look rows up by key: no Spark, no JVM, straight from the files.")
+    command("get", MODULES, "csv")
+    command("multiget", MODULES, "ast", "csv", "no-such-module", expected=3)
 
-    say(5, "Publish three snapshots of another data set from plain Python, each by one swap of one pointer. Tag one.")
-    chain = open_chain(place, layout="kv", by="nightly")
-    for day, count in enumerate((80, 90, 100), start=1):
-        publish(chain, f"nightly-{day}", range(100, 100 + count))
-    command("history", place)
-    command("tag", place, "release=stable", "--offset", "2")
+    say(4, "Ask the graph: who imports tokenize, what does that need, and how does pdb come to need token?")
+    command("graph", "dependents", IMPORTS, "tokenize.py")
+    command("graph", "reach", IMPORTS, "tokenize", "--depth", "1")
+    command("graph", "path", IMPORTS, "pdb", "token")
 
-    say(6, "A bad publish, and a third data set that is built from it. Its manifest pins the exact input.")
-    publish(chain, "nightly-4", range(-20, 80))
-    publish(open_chain(str(scores), layout="kv", by="scoring"), "scores-1", range(50), inputs=(chain.pin(),))
-    command("diff", place, "@1", "@0")
+    say(
+        5,
+        "Ask the catalog: what is there, where was that thing about modles, in SQL, and which column came from where.",
+    )
+    command("catalog", "ls", WORKSPACE)
+    command("catalog", "search", WORKSPACE, "modle")
+    command("catalog", "sql", WORKSPACE, COLUMNS)
+    command("catalog", "lineage", WORKSPACE, "sizes", "--columns", "--indirect")
 
-    say(7, "Roll back. It names everything downstream, found beside it, that was built from what is taken back.")
-    command("rollback", place, "--why", "negative prices")
 
-    say(8, "Roll forward: a rollback deletes nothing.")
-    command("forward", place, "--why", "just to show it")
+def changed_and_checked() -> None:
+    """A second version, and one that is not published."""
+    say(6, "Run it again without very short modules: a second version of each. What changed is in the report.")
+    run("library-2", "--param", "least_lines=40")
+    command("graph", "diff", IMPORTS, "2", "3")
+    note("the first version is still there:")
+    command("get", MODULES, "this", "--offset", "1")
 
-    say(9, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
-    stale_writer(place)
+    say(7, "The same run once more does nothing: what it has published is neither built nor published again.")
+    run("library-2", "--param", "least_lines=40")
 
-    say(10, "Readers survive a damaged snapshot, and verify finds it.")
-    damage(place, users)
+    say(8, "A run whose check fails publishes nothing and names rows. Here 50 lines of each file are not counted.")
+    run("library-3", "--param", "header_lines=50", "--only", "modules", expected=2)
 
-    say(11, "Collect old snapshots: a dry run, then for real, then taken back, then deleted.")
-    collection(place)
 
-    say(12, "Verify everything, from the pointer to the bytes.")
-    command("verify", place)
-    command("history", place)
+def taken_back() -> None:
+    """A bad publish that passes, what is built from it, and the way back."""
+    say(9, "A bad publish that passes its checks, and a report that another pipeline builds from it.")
+    run("library-4", "--param", "pattern=%e%", "--only", "modules")
+    command("run", "report.toml", "--workspace", WORKSPACE, "--run", "report-1")
+    note("somebody asks for csv, which has no e:")
+    command("get", MODULES, "csv", expected=3)
 
-    print("\nIt is all left in place. Try:\n")
+    say(
+        10, "Roll back: one swap of one pointer. It names everything downstream that was built from what is taken back."
+    )
+    command("rollback", MODULES, "--why", "modules without an e are gone")
+    command("get", MODULES, "csv")
+    note("what was named is built again, from the snapshot that is visible now, and pins it:")
+    command("run", "report.toml", "--workspace", WORKSPACE, "--run", "report-2")
+    command("catalog", "lineage", WORKSPACE, "letters", "--snapshot", "1")
+
+
+def kept_safe() -> None:
+    """Stale writers, damage, old snapshots."""
+    say(11, "A stale writer cannot publish, even if it never noticed that it lost its lock.")
+    stale_writer()
+
+    say(12, "Readers survive a damaged snapshot, and verify finds it.")
+    damage()
+
+    say(13, "Collect old snapshots, but never tagged ones: a dry run, then for real, then taken back, then deleted.")
+    collection()
+
+    say(14, "Verify everything, from the pointer to the bytes; and see what ran, and what became of the data set.")
+    for place in (MODULES, IMPORTS, SIZES, LETTERS, f"{WORKSPACE}#domain:catalog"):
+        command("verify", place)
+    command("runs", WORKSPACE)
+    command("history", MODULES)
+
+
+def try_these(folder: Path) -> None:
+    print(f"\nIt is all left in place. Try:\n\n  cd {shlex.quote(str(folder))}")
     for words in (
-        ("repl", library),
-        ("get", library, "csv", "--json"),
-        ("shards", library),
-        ("graph", "info", graph),
-        ("graph", "neighbors", graph, "email:message_from_file"),
-        ("history", place, "--json"),
-        ("show", place),
-        ("tags", place),
-        ("rollback", place),
-        ("gc", "collect", place, "--retention", "1"),
-        ("verify", str(scores)),
+        ("repl", MODULES),
+        ("get", MODULES, "ast", "--json"),
+        ("graph", "neighbors", IMPORTS, "inspect"),
+        ("graph", "dependents", IMPORTS, "token.py", "--transitive"),
+        ("catalog", "show", WORKSPACE, "modules"),
+        ("catalog", "lineage", WORKSPACE, "modules", "--downstream", "--depth", "all"),
+        ("catalog", "sql", WORKSPACE, SNAPSHOTS),
+        ("runs", WORKSPACE, "library-3"),
+        ("rollback", MODULES),
+        ("run", "library.toml", "--workspace", WORKSPACE, "--param", LIBRARY),
     ):
         print(f"  {shlex.join(['holdfast', *words])}")
     print(f"\nThe program: {program()}\nThe files:   {folder}")
+
+
+def run_demo(folder: Path) -> None:
+    clock = SystemClock()
+    began = clock.now()
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PIPELINES:
+        shutil.copy(Path(__file__).with_name(name), folder)
+    os.chdir(folder)
+    with silent_children():
+        spark = local_spark(settings={"spark.sql.shuffle.partitions": "2"})
+    try:
+        built_and_asked()
+        changed_and_checked()
+        taken_back()
+    finally:
+        spark.stop()
+    kept_safe()
+    try_these(folder)
+    print(f"It took {(clock.now() - began).total_seconds():.0f} s.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -238,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--directory", type=Path, help="where to put it; a new temporary directory if not given")
     chosen: Path | None = parser.parse_args(arguments).directory
     logging.basicConfig(stream=sys.stdout, format="    log: %(message)s")
-    folder = chosen if chosen is not None else Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
+    folder = (chosen if chosen is not None else Path(tempfile.mkdtemp(prefix="holdfast-demo-"))).absolute()
     if folder.exists() and any(folder.iterdir()):
         sys.exit(f"{folder} is not empty: choose another directory")
     run_demo(folder)

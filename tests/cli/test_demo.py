@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from holdfast.chain import open_chain
+from holdfast.graph.store import GraphStore
+from holdfast.kv import ShardedReader
 from tests.cli.support import environment
 from tests.house.source import ROOT
 
 
 def test_the_demo_runs_and_leaves_whole_chains_behind(tmp_path: Path) -> None:
-    """K1, K9, S15, S28, S35, S39: a build on Spark, a stale writer, damage, a rollback, a collection, for real."""
+    """C30, C31, K1, K9, S15, S28, S35, S39: pipelines, the catalog, a stale writer, damage, a rollback, collection."""
     folder = tmp_path / "demo"
     result = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo.py"), "--directory", str(folder)],
@@ -21,18 +24,37 @@ def test_the_demo_runs_and_leaves_whole_chains_behind(tmp_path: Path) -> None:
 
     assert (result.returncode, result.stderr) == (0, "")
     for expected in (
-        "run stdlib-1 is visible",
-        "1 deleted; ",
-        "looked at today",
-        "version 2 is visible: ",
-        "nothing is broken: True",
-        "slow-writer is refused: fencing token",
-        "a new reader serves run nightly-4",
+        "Run library-1 published 3 data sets",
+        "Not there: no-such-module",
+        "2  -IMPORTS->  token",
+        "table    library.modules",
+        "sizes:functions@0  aggregation",
+        "nodes: ",
+        "Run library-2 had succeeded before; nothing was done.",
+        "data set 'modules' was not published: ",
+        "rows have a lines outside of 0 or more: (module=",
+        "error: there is no key csv",
         "1 published snapshot downstream was built from what was rolled back",
-        "Restored: 2 snapshots",
+        "modules@1  letters@1  pinned",
+        "slow-writer is refused: fencing token",
+        "a new reader serves run quick-fix-1, ",
+        "Restored: ",
         "It cannot be restored.",
         "Nothing is broken",
     ):
         assert expected in result.stdout
-    for name in ("stdlib", "users", "scores"):
-        assert open_chain(str(folder / "datasets" / name)).verify() == []
+    datasets = folder / "lake" / "acme" / "demo" / "datasets"
+    for name in ("modules", "imports", "sizes", "letters"):
+        assert open_chain(str(datasets / name)).verify() == []
+    with ShardedReader.open(str(datasets / "modules")) as reader:
+        rows = reader.get_arrow(["csv", "ast"]).to_pylist()
+    assert rows[0]["title"] == "CSV files"
+    assert rows[1]["lines"] == source("ast").count("\n")
+    imports = GraphStore.open(str(datasets / "imports")).snapshot()
+    assert "tokenize" in imports.neighbors("inspect", "IMPORTS")
+    assert "import tokenize" in source("inspect")
+
+
+def source(module: str) -> str:
+    """What anybody can check it against."""
+    return Path(sysconfig.get_paths()["stdlib"], f"{module}.py").read_text(encoding="utf-8")
