@@ -17,7 +17,7 @@ from holdfast.catalog.lineage import downstream, upstream
 from holdfast.catalog.search import search
 from holdfast.catalog.sql import query
 from holdfast.clock import SystemClock
-from holdfast.errors import BadPipeline, ChecksFailed, HoldfastError
+from holdfast.errors import BadPipeline, ChecksFailed
 from holdfast.graph import GraphStore
 from holdfast.kv import ShardedReader
 from holdfast.pipeline import DatasetSource, KvDataset, Pipeline, Step
@@ -27,6 +27,7 @@ from holdfast.pipeline.report import RunReport
 from holdfast.pipeline.runner import run_pipeline
 from holdfast.spark.stage import Stage
 from holdfast.table import open_table
+from tests.cli.support import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = '''name = "nightly"
@@ -240,12 +241,37 @@ def test_a_driver_killed_at_any_moment_is_gone_on_with(
     assert tasks.num_rows == 3
 
 
-def test_runs_and_their_errors_are_shown(workspace: Workspace, spark: SparkSession, place: Path) -> None:
-    """C32: a run that failed says so, and how to go on with it."""
-    from holdfast.cli.main import main
-
+def test_a_run_and_its_runs_on_the_command_line(
+    workspace: Workspace, spark: SparkSession, place: Path, holdfast: Program
+) -> None:
+    """C30, C31, C32: a dry run tells nothing; a run that failed is shown with its error, and gone on with."""
+    del spark  # the program uses the one that runs
+    file, where = str(place / "nightly.toml"), str(place / "lake/acme/prod")
+    dry = holdfast("run", file, "--workspace", where, "--dry-run", "--json")
+    assert dry.data["columns"]["totals"] == ["user_id bigint", "total double"]
+    assert workspace.dataset_names() == []
+    assert "No pipeline was run here yet." in holdfast("runs", where).out
     (place / "orders.csv").write_text("id,user_id,price\n1,1,3\n", encoding="utf-8")
-    with pytest.raises(HoldfastError):
-        start(workspace, spark, place, "r1")
-    assert main(["runs", f"{place}/lake/acme/prod"]) == 0
-    assert main(["runs", f"{place}/lake/acme/prod", "r1", "--json"]) == 0
+    words = ["run", file, "--workspace", where]
+    failed = holdfast(*words, "--run", "r1", "--only", "purchases", "--param", "least=1", code=2)
+    assert "there are 1 edges, not 2 or more" in failed.err
+    shown = holdfast("runs", where, "r1").out
+    assert "there are 1 edges" in shown
+    assert "holdfast run FILE --resume r1" in shown
+    (place / "orders.csv").write_text(GOOD, encoding="utf-8")
+    for more, code, says in (
+        (["--resume", "r1", "--param", "least=2"], 2, "leave --param out"),
+        (["--resume", "r9"], 3, "there is no run 'r9'"),
+        (["--resume", "r1", "--run", "r2"], 2, "leave --run out"),
+        (["--conf", "x"], 2, "write KEY=VALUE"),
+        (["--param", "leest=1"], 2, "least"),
+    ):
+        assert says in holdfast(*words, *more, code=code).err
+    done = holdfast(*words, "--only", "purchases", "--resume", "r1", "--json").data
+    assert (done["run"], done["attempt"], done["was_done"]) == ("r1", 2, False)
+    assert [(task["dataset"], task["rows"]) for task in done["tasks"]] == [("purchases", 11)]
+    again = holdfast(*words, "--only", "purchases", "--run", "r1", "--param", "least=1")
+    assert "had succeeded before; nothing was done" in again.out
+    listed = holdfast("runs", where, "--json").data
+    assert [(run["run_id"], run["state"], run["attempt"]) for run in listed["runs"]] == [("r1", "succeeded", 2)]
+    assert '"least":"1"' in listed["runs"][0]["parameters"]

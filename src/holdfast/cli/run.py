@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,9 @@ from holdfast.cli.words import count, size_text, took_text
 from holdfast.errors import BadInput
 
 if TYPE_CHECKING:
+    from holdfast.catalog.datasets import Notify
+    from holdfast.catalog.remote_compactor import RemoteCompactor
+    from holdfast.catalog.workspace import Workspace
     from holdfast.pipeline.file import PipelineFile
     from holdfast.pipeline.plan import Plan
     from holdfast.pipeline.report import RunReport, TaskReport
@@ -89,7 +93,7 @@ def command(
     from holdfast.pipeline.plan import plan as make_plan
 
     read = inspect_pipeline(file, parameters_of(params))
-    call = CatalogCall(workspace or _workspace_of(read) or None, as_json=as_json)
+    call = CatalogCall(workspace or _workspace_of(read), as_json=as_json)
     if resume is not None:
         read = inspect_pipeline(file, _begun_with(call, resume))
     plan = make_plan(_pipeline_of(read), only=only)
@@ -112,7 +116,7 @@ def command(
             lambda: _stage(settings),
             run=resume or run_name,
             must_exist=resume is not None,
-            notify=None if remote is None else remote.notify,
+            notify=None if remote is None else _notify(remote, call.workspace),
             watcher=watcher,
             locate=read.locate,
         )
@@ -138,11 +142,21 @@ def _pipeline_of(read: PipelineFile) -> Pipeline:
     return read.pipeline
 
 
-def _workspace_of(read: PipelineFile) -> str:
-    """A relative path begins where the file lies."""
+def _workspace_of(read: PipelineFile) -> str | None:
+    """What the file says, unless the environment says it; a relative path begins where the file lies."""
     pipeline = _pipeline_of(read)
     place = pipeline.workspace
-    return place if not place or "://" in place else str(pipeline.folder / place)
+    if not place or os.environ.get("HOLDFAST_WORKSPACE"):
+        return None
+    return place if "://" in place else str(pipeline.folder / place)
+
+
+def _notify(remote: RemoteCompactor, workspace: Workspace) -> Notify:
+    """The service folds all but where runs stand: that pointer lies where its compactor may not write."""
+    from holdfast.catalog.datasets import FoldHere
+
+    here = FoldHere(workspace)
+    return lambda domain, paths: here(domain, paths) if domain == "orchestration" else remote.notify(domain, paths)
 
 
 def _begun_with(call: CatalogCall, run: str) -> Mapping[str, str]:
