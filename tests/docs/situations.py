@@ -18,6 +18,15 @@ from tests.golden.make_old import OLD
 
 __all__ = ["SITUATIONS", "World"]
 
+ORDERS = """\
+id,user_id,price,at
+1,7,9.50,2026-11-15T08:00:00Z
+2,7,3.25,2026-11-15T09:30:00Z
+3,8,0,2026-11-15T10:00:00Z
+4,9,12.00,2026-11-15T11:15:00Z
+5,9,8.00,2026-11-15T12:45:00Z
+"""
+
 
 class World:
     """A folder with a key-value data set, one that was built from it, and a workspace with a catalog domain."""
@@ -102,6 +111,13 @@ def superseded_layout(world: World) -> None:
     shutil.copytree(OLD / "tenant", world.users.folder.parent / "lake")
 
 
+def orders(world: World) -> None:
+    """A day's orders in a CSV file, and no pipeline yet."""
+    folder = world.users.folder.parent / "data" / "2026-11-15"
+    folder.mkdir(parents=True)
+    (folder / "orders.csv").write_text(ORDERS, encoding="utf-8")
+
+
 SITUATIONS: dict[str | None, Callable[[World], None]] = {
     None: nothing,
     "abandoned run": abandoned_run,
@@ -113,5 +129,6 @@ SITUATIONS: dict[str | None, Callable[[World], None]] = {
     "graph files": graph_files,
     "missing mirror": missing_mirror,
     "old workspace": old_workspace,
+    "orders": orders,
     "superseded layout": superseded_layout,
 }
