@@ -198,6 +198,22 @@ def test_a_rolled_back_snapshot_is_never_fallen_back_to(chain: Chain, chain_fact
 
 @pytest.mark.parametrize("layout_name", ["kv"])
 @pytest.mark.parametrize("store_kind", ["memory"])
+def test_one_that_was_rolled_back_before_the_visible_one_was_published_is_passed_over(
+    chain: Chain, chain_factory: ChainFactory
+) -> None:
+    """S28: what was visible when the damaged one was published comes next, not what had been taken back."""
+    written = paths(chain, 2)
+    chain.rollback(why="bad")
+    newest = paths(chain, 1)[0]
+    chain_factory.expect_damage()
+    _malformed(chain_factory.store, newest)
+    with open_reader(chain) as reader:
+        assert reader.status().served_path == written[0]
+    assert open_async(chain).served_path == written[0]
+
+
+@pytest.mark.parametrize("layout_name", ["kv"])
+@pytest.mark.parametrize("store_kind", ["memory"])
 def test_a_collected_snapshot_is_never_fallen_back_to(chain: Chain, chain_factory: ChainFactory) -> None:
     """S28, I6: what was collected may be gone tomorrow, so it is not served even where it is the only one left."""
     written = paths(chain, 3)

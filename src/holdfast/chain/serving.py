@@ -248,9 +248,13 @@ def legacy_manifest(layout: Layout, *, pointer: Pointer | None) -> Steps[Found]:
 
 
 def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damaged, attempts_max: int) -> Steps[Found]:
-    """Earlier snapshots of the history, newest first. A snapshot above the pointer was rolled back, and stays so."""
+    """What was visible when the damaged snapshot was published, then what was before that, and so on.
+
+    A snapshot that was rolled back is never among them, whether it lies above the pointer or below.
+    """
     skipped = [str(first)]
     tried = 0
+    wanted: int | None = pointer.manifest_id
     moves = moves_in_steps(layout, pointer)
     while tried < attempts_max:
         try:
@@ -260,11 +264,10 @@ def _fall_back(layout: Layout, pointer: Pointer, version: Version, first: Damage
             break
         if move is None:
             break
-        if (
-            move.kind not in MAKES_VISIBLE
-            or move.target_id >= pointer.manifest_id
-            or move.target_id in pointer.collected
-        ):
+        if move.kind not in MAKES_VISIBLE or move.target_id != wanted:
+            continue
+        wanted = move.source_id
+        if move.target_id == pointer.manifest_id or move.target_id in pointer.collected:
             continue
         tried += 1
         try:

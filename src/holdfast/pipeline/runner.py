@@ -189,7 +189,7 @@ class _Runner:
                 run_id=self.journal.run_id,
                 inputs=self._inputs(dataset, prepared),
                 why=f"run {self.journal.run} of {self.plan.pipeline.name}",
-                tags={**dataset.tags, "run": self.journal.run},
+                tags=dataset.tags,
                 admit=lambda: self._admit(chain),
                 progress=lambda done, total: self.watcher.progress(dataset.name, done, total),
             )

@@ -15,13 +15,15 @@ __all__ = ["local_settings", "local_spark"]
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
 def local_settings(*, cores: int | str = "*", quick: bool = True) -> dict[str, str]:
     """Settings of a session that listens on loopback only, shows nothing and starts fast."""
     settings = {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "holdfast",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        **_LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -40,6 +42,9 @@ def local_spark(
     if home is not None:
         os.environ["JAVA_HOME"] = home
     builder = SparkSession.builder
-    for name, value in {**local_settings(cores=cores, quick=quick), **(settings or {})}.items():
+    wanted = {**local_settings(cores=cores, quick=quick), **(settings or {})}
+    if not wanted["spark.master"].startswith("local"):  # executors elsewhere could not call a driver on loopback
+        wanted = {name: value for name, value in wanted.items() if name in (settings or {}) or name not in _LOOPBACK}
+    for name, value in wanted.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
