@@ -47,12 +47,13 @@ def records() -> Iterator[object]:
 
 
 def field_names(value: object) -> Iterator[str]:
-    """The fields of a record and of the records inside it; ids that serve as names are values."""
+    """The fields of a record and of the records inside it; ids, columns and tags that serve as names are values."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if not name.isdigit():
                 yield name
-            yield from field_names(inner)
+            is_keyed = name in {"columns", "tags"} and isinstance(inner, dict)
+            yield from field_names(list(inner.values()) if is_keyed else inner)
     elif isinstance(value, list):
         for inner in value:
             yield from field_names(inner)
