@@ -257,6 +257,7 @@ def _publish_without_lock(workspace: Workspace, path: str) -> None:
 
 def test_search_and_history_know_where_a_domain_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S45, C27: the index is built from what the legacy path holds; `history` does not speak of a rollback."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.chdir(tmp_path)
     holdfast = Program(monkeypatch)
     holdfast("init", PLACE)

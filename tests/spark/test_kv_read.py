@@ -112,6 +112,8 @@ def test_what_cannot_be_read_is_said_before_any_work(spark: SparkSession, chain:
     publish_arrow(memory, pa.table({"id": [1], "v": [2]}), key="id", shards=1)
     with pytest.raises(BadInput, match="cannot reach memory://"):
         read_kv(spark, memory)
-    publish_arrow(chain, pa.table({"id": [1], "v": pa.array([[b"0" * 16]], pa.list_(pa.uuid()))}), key="id", shards=1)
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), uuids)
+    publish_arrow(chain, pa.table({"id": [1], "v": lists}), key="id", shards=1)
     with pytest.raises(BadInput, match="column 'v' has UUIDs inside"):
         read_kv(spark, chain)

@@ -38,8 +38,9 @@ def command(words: tuple[str, ...], limit_rows: int, at: str | None, as_json: bo
     """Ask the catalog in SQL.
 
     One SELECT, in DuckDB's SQL, over system.namespaces, tables, columns, datasets, dataset_snapshots, inputs, edges,
-    runs, tasks, materializations, pipelines, schedules, quarantine and commits. Only the domains that it names are
-    read, and nothing can be changed. With --at the tables are as they were then, except commits: those are history.
+    runs, tasks, materializations, pipelines, schedules, pipeline_runs, pipeline_tasks, quarantine and commits. Only
+    the domains that it names are read, and nothing can be changed. With --at the tables are as they were then, except
+    commits: those are history.
 
     JSON: columns (name, type), rows (lists of values, in the order of the columns), total.
 

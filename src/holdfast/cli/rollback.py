@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.chain.moved import ANNOUNCEMENT
 from holdfast.cli.call import Call, by_option, common_options, snapshot_options, url_argument, why_option
 from holdfast.cli.downstream import DownstreamSearch
 from holdfast.cli.output import Column, Command, Facts, Line, Part, Table, View
@@ -95,6 +94,8 @@ def moved_json(command_name: str, chain: str, moved: RolledBack, *, undo: str) -
 
 
 def moved_parts(headline: str, moved: RolledBack) -> list[Part]:
+    from holdfast.chain.moved import ANNOUNCEMENT
+
     parts: list[Part] = [
         Line(f"{headline} Readers see this from their next refresh on; nothing was deleted.", style="bold"),
         Facts([("left", snapshot_text(moved.left)), ("current", snapshot_text(moved.current))]),
