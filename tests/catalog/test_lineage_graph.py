@@ -37,7 +37,7 @@ def plainly(
     by_column = columns or column is not None
 
     def is_whole(edge: Edge) -> bool:
-        return edge["source_column"] == "" and edge["target_column"] == ""
+        return (edge["source_column"], edge["target_column"]) == ("", "")
 
     def ends(edge: Edge) -> tuple[str, ...]:
         return tuple(edge[one] for one in ("source", "target", "source_snapshot", "target_snapshot"))

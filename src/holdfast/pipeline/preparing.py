@@ -118,7 +118,7 @@ def prepare(
                 stage.ask(step.name, step.sql, args=step.arguments)
                 continue
             except BadSql as error:
-                row = error.line or 0
+                row = error.line
                 problems.append(Problem(where=("steps", step.name, "sql"), row=row, message=_said(error)))
         unknown.add(step.name)
     for dataset in plan.datasets:
@@ -131,7 +131,7 @@ def prepare(
 
 def _said(error: BadSql) -> str:
     """Without the line inside the statement: the problem has one of the file."""
-    return error.reason if error.suggestion is None else f"{error.reason}; did you mean {error.suggestion}?"
+    return f"{error.reason}; did you mean {error.suggestion}?" if error.suggestion else error.reason
 
 
 def _open(source: Source, folder: Path, workspace: Workspace, stage: Stage, pins: Mapping[str, str]) -> InputPin | None:
