@@ -261,6 +261,8 @@ def test_only_some_data_sets_and_only_what_exists_can_be_gone_on_with() -> None:
     start(workspace, stage, plan(PIPELINE, only=["second"]))
     assert stage.built == ["totals"]
     assert published(workspace) == {"first": 0, "second": 1}
+    again = start(workspace, SmallStage(before=lambda _: pytest.fail("it is done")))
+    assert [task.dataset for task in again.tasks] == ["second"], "a run is of what it began with"
 
 
 def test_a_pipeline_that_was_changed_is_another_run() -> None:

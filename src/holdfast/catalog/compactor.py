@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,10 +83,13 @@ class Compactor:
         self._files = files or StateFiles(Reader(workspace.store))
         self._limits = limits or MergeLimits()
 
-    def compact(self, paths: Sequence[str], *, ticket: str | None = None) -> Compaction:
+    def compact(
+        self, paths: Sequence[str], *, ticket: str | None = None, told: Mapping[str, bytes] | None = None
+    ) -> Compaction:
         """Fold the events at these paths. LockLost if the ticket is not the current holder's; Conflict if another
-        publisher was first: then nothing happened, and telling it again is safe."""
-        events = self._events.read(paths)
+        publisher was first: then nothing happened, and telling it again is safe. `told` are events that this process
+        has just appended, as they are stored."""
+        events = self._events.read(paths, told=told)
         with ExitStack() as stack:
             if ticket is None and (own_lock := self._own_lock) is not None:
                 return self._compact(cache(lambda: stack.enter_context(own_lock(self._chain))), events)

@@ -76,6 +76,8 @@ class GroupCommit:
         self._queue: deque[_Waiting] = deque()
         self._guard = threading.Lock()
         self._is_led = False
+        self.told: dict[str, bytes] = {}
+        """The events of the changes that are being published, by their paths: who folds them here has them."""
 
     def apply(self, change: Change) -> Applied:
         """Returns once it is visible. Conflict and the like say that nothing of it was told."""
@@ -127,7 +129,8 @@ class GroupCommit:
             if not admitted:
                 return
             receipts = self._ledger.append_many([waiting.change.draft for waiting in admitted])
-            compaction = self._compact([receipt.path for receipt in receipts], guard.ticket)
+            self.told = {receipt.path: receipt.data for receipt in receipts}
+            compaction = self._compact(list(self.told), guard.ticket)
             for waiting, receipt in zip(admitted, receipts, strict=True):
                 waiting.applied = Applied(receipt=receipt, compaction=compaction, together=len(admitted))
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
@@ -68,6 +68,8 @@ class Receipt:
     duplicate: bool
     """It was told before, and this is where. The same key, the same content: one event."""
     warning: LagWarning | None = None
+    data: bytes = field(default=b"", repr=False, compare=False)
+    """The event as it is stored: who folds it in this process need not read it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +218,7 @@ class Ledger:
             idempotency_key=event.idempotency_key,
             duplicate=not is_ours,
             warning=warning,
+            data=claimed,
         )
 
     def _claim(self, key: str, data: bytes) -> bytes:

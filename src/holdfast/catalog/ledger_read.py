@@ -6,7 +6,7 @@ lists them and cannot read (C9).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,14 +30,16 @@ class LedgerReader:
         self._layout: LedgerLayout = ledger_layout(domain)
         self._read = read
 
-    def read(self, paths: Sequence[str]) -> list[Event | UnknownEvent]:
+    def read(self, paths: Sequence[str], *, told: Mapping[str, bytes] | None = None) -> list[Event | UnknownEvent]:
         """The events at these paths, in their order. What is there and is no event of this release is an UnknownEvent.
 
         ScopeEscape for a path that is none of this ledger, before anything is read; ObjectNotFound for an event that
-        is gone.
+        is gone. `told` are events that this process has just appended, as they are stored.
         """
-        found = zip(paths, self.read_bytes(paths), strict=True)
-        return [decode_event(data, path=path, layout=self._layout) for path, data in found]
+        known = told or {}
+        missing = [path for path in paths if path not in known]
+        found = {**known, **dict(zip(missing, self.read_bytes(missing), strict=True))}
+        return [decode_event(found[path], path=self.check_path(path), layout=self._layout) for path in paths]
 
     def read_bytes(self, paths: Sequence[str]) -> list[bytes]:
         """The same as they are stored: one byte more than an event may have, if there is more."""

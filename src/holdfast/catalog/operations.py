@@ -45,7 +45,7 @@ class Catalog:
         self._compactor = Compactor(workspace, "catalog", files=files)
 
     def _compact_here(self, paths: Sequence[str], ticket: str) -> Any:
-        return self._compactor.compact(paths, ticket=ticket)
+        return self._compactor.compact(paths, ticket=ticket, told=self._group.told)
 
     # -- namespaces ---------------------------------------------------------------------------------------------------
 

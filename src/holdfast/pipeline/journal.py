@@ -155,11 +155,16 @@ class Journal:
         self._tell(started, key=f"{_key(self.run, self.attempt, RUNNING)}/result")
         return wanted
 
-    def _unchanged(self, wanted: Beginning, last: PipelineRunChanged) -> Beginning:
-        if last.pipeline != wanted.pipeline or last.fingerprint != wanted.fingerprint:
+    def require_unchanged(self, pipeline: str, fingerprint: str) -> None:
+        """Conflict if this run began with another pipeline, or with another definition of it."""
+        last = self.last
+        if last is not None and (last.pipeline, last.fingerprint) != (pipeline, fingerprint):
             raise Conflict(
                 f"run {self.run!r} began with another definition of {last.pipeline!r}; start a new run, or restore it"
             )
+
+    def _unchanged(self, wanted: Beginning, last: PipelineRunChanged) -> Beginning:
+        self.require_unchanged(wanted.pipeline, wanted.fingerprint)
         given = {name: value for name, value in wanted.parameters.items() if last.parameters.get(name) != value}
         if given:
             name = min(given)

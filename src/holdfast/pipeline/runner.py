@@ -32,6 +32,7 @@ from holdfast.pipeline.journal import SUCCEEDED, Beginning, Journal, last_attemp
 from holdfast.pipeline.making import Making, make
 from holdfast.pipeline.patience import patiently
 from holdfast.pipeline.plan import Plan, kind_of
+from holdfast.pipeline.plan import plan as make_plan
 from holdfast.pipeline.plan_problem import Problem
 from holdfast.pipeline.preparing import Prepared, prepare, resolve_pins
 from holdfast.pipeline.published import published_by
@@ -65,7 +66,8 @@ def run_pipeline(
 ) -> RunReport:
     """Run a plan, or go on with a run of it. `open_stage` starts Spark, and is called once there is something to do.
 
-    The same `run` again does what is left of it, if anything. With `must_exist` it must have been begun before.
+    The same `run` again does what is left of it, if anything: of those data sets that it began with, whatever the plan
+    is of now. With `must_exist` it must have been begun before.
     `locate` puts a file and a line to what Spark finds wrong, where the pipeline is of a file.
     """
     name = run or new_run(plan, workspace)
@@ -74,6 +76,9 @@ def run_pipeline(
     folding = notify or FoldHere(workspace)
     told = watcher or Quiet()
     with open_journal(workspace, name, folding, waiting=lambda held: told.waiting(str(held))) as journal:
+        if journal.last is not None:
+            journal.require_unchanged(plan.pipeline.name, plan.fingerprint)
+            plan = make_plan(plan.pipeline, only=journal.last.datasets)
         runner = _Runner(plan, workspace, journal, folding, told, locate)
         if journal.last is not None and journal.last.state == SUCCEEDED:
             return runner.was_done()
