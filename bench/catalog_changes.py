@@ -27,6 +27,8 @@ CLIENTS = (1, 8, 64)
 GROWTH = (100, 1_000, 10_000)
 COLUMNS = (Column(name="id", type="bigint"), Column(name="price", type="double"))
 SPEEDUP_LEAST = 10.0
+WAITED_FOR = ("file://", "s3://")
+"""Where a change waits for something that others can wait for too; in memory there is only work, and one does it."""
 
 
 def run(settings: Settings) -> Report:
@@ -86,7 +88,9 @@ def _measure(report: Report, settings: Settings, name: str, store: ObjectStore, 
     )
     report.figures |= {f"{name} p50_s": alone.median, f"{name} p99_s": alone.p99, f"{name} gain": gain}
     report.figures |= {f"{name} {clients} clients per second": found for clients, found in rates.items()}
-    report.targets.append(Target(claim=f"{name}: 64 clients beside 1", value=gain, limit=SPEEDUP_LEAST, at_least=True))
+    if name in WAITED_FOR:
+        claim = f"{name}: 64 clients beside 1"
+        report.targets.append(Target(claim=claim, value=gain, limit=SPEEDUP_LEAST, at_least=True))
 
 
 def _register(catalog: Catalog, table: str) -> None:
