@@ -9,9 +9,14 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
+from holdfast.catalog import Workspace
 from holdfast.chain import chain_on, kv_layout, open_chain
 from holdfast.errors import HoldfastError
+from holdfast.pipeline import FileSource, KvDataset, Pipeline, TableDataset
+from holdfast.pipeline.plan import plan
+from holdfast.pipeline.runner import run_pipeline
 from holdfast.spark import local_spark, publish_kv
+from holdfast.spark.stage import Stage
 from holdfast.storage import LocalStore, ObjectStore
 from tests.spark import faults
 from tests.spark.reading import table_of
@@ -38,6 +43,41 @@ def build(spark: SparkSession, store: ObjectStore, **options: Any) -> dict[str, 
     return found
 
 
+def pipeline(spark: SparkSession, scratch: Path) -> dict[str, Any]:
+    """A run whose executors die until it fails, and the same run once they live."""
+    rows = scratch / "rows.csv"
+    rows.write_text("".join(f"{number},{number % 7}\n" for number in range(1_000)), encoding="utf-8")
+    planned = plan(
+        Pipeline(
+            name="nightly",
+            sources=(FileSource(name="rows", path=str(rows), format="csv", schema="id BIGINT, n BIGINT"),),
+            datasets=(
+                TableDataset(name="plain", rows="rows", files=1),
+                KvDataset(name="by_id", rows="rows", key=("id",), shards=4),
+            ),
+        )
+    )
+    found: dict[str, Any] = {"error": None}
+    place = scratch / "pipeline"
+    dying = Workspace(root=faults.FailingStore(place, faults.kill_executor_always), tenant="acme", name="prod")
+    dying.initialize()
+    try:
+        run_pipeline(planned, dying, lambda: Stage(spark), run="r1")
+    except HoldfastError as error:
+        found["error"] = f"{type(error).__name__}: {error}"
+    living = Workspace(root=LocalStore(place, durable=False), tenant="acme", name="prod")
+    report = run_pipeline(planned, living, lambda: Stage(spark), run="r1")
+    chains = [living.dataset(name) for name in ("plain", "by_id")]
+    return {
+        **found,
+        "attempt": report.attempt,
+        "states": [task.state for task in report.tasks],
+        "published": [len(chain.list_manifests()) for chain in chains],
+        "breaks": [str(one) for chain in chains for one in chain.verify()],
+        "rows": table_of(chains[1]).num_rows,
+    }
+
+
 def main(scratch: Path, master: str, bucket: str | None) -> dict[str, Any]:
     settings = {
         "spark.master": master,
@@ -61,6 +101,7 @@ def main(scratch: Path, master: str, bucket: str | None) -> dict[str, Any]:
         found["speculation"] = build(spark, faults.MeetingStore(scratch / "speculation", durable=False))
         store = faults.FailingStore(scratch / "killed", faults.kill_executor_once)
         found["killed once"] = build(spark, store)
+        found["pipeline"] = pipeline(spark, scratch)
         found["killed always"] = build(spark, faults.FailingStore(scratch / "killed", faults.kill_executor_always))
     else:
         large = spark.range(2_000_000).selectExpr("id", "repeat(hex(xxhash64(id)), 20) AS payload")

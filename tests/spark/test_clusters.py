@@ -17,7 +17,10 @@ SCRIPT = "tests.spark.builds_on_a_cluster"
 @pytest.mark.slow
 @pytest.mark.server
 def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_tasks(tmp_path: Path) -> None:
-    """K1, K6 and K7: executors need only the Python package, write to a bucket, may be killed, may race."""
+    """K1, K6, K7 and C31: executors need only the Python package, write to a bucket, may be killed, may race.
+
+    A pipeline whose executors are killed until it fails is gone on with, and publishes nothing twice.
+    """
     try:
         server = start_ministack(tmp_path / "bucket")
     except ServerUnavailable as error:
@@ -29,6 +32,11 @@ def test_a_standalone_cluster_builds_through_killed_executors_and_speculative_ta
             found = run_script(SCRIPT, tmp_path, variables, master, "s3://lake")
     finally:
         server.stop()
+
+    run = found.pop("pipeline")
+    assert run["error"].startswith("BuildFailed: nothing was published: Spark says: "), run
+    assert (run["attempt"], run["states"], run["published"]) == (2, ["kept", "published"], [1, 1])
+    assert (run["breaks"], run["rows"]) == ([], 1_000)
 
     for name, one in found.items():
         assert (one["breaks"], one["rows"]) == ([], 3_000), (name, one)

@@ -233,10 +233,10 @@ EXPRESSIONS = [
 def test_the_jvm_and_readers_agree_on_expressions(spark: SparkSession) -> None:
     """K3: an expression means the same in Spark SQL and in a reader, negative numbers and large ones included."""
     kinds = [kind for kind in COLUMNS if kind.isidentifier()]
-    source = source_of(spark, kinds, kinds, rows=ROWS // 4)
+    source = source_of(spark, kinds, kinds, rows=ROWS // 16)
     cached = source.frame.persist()  # else Spark would generate the keys anew for every mention in an expression
     routings = [ExpressionRouting(Expression(text, source.key), 16) for text in EXPRESSIONS]
-    assert check(source.on(cached), routings) == ROWS // 4
+    assert check(source.on(cached), routings) == ROWS // 16
     cached.unpersist()
 
 

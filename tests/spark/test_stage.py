@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,21 +172,3 @@ def test_a_chain_without_rows_is_no_source(stage: Stage, tmp_path: Path) -> None
     publish_one(chain, b"state")
     with pytest.raises(BadInput, match="a orchestration chain has no rows"):
         stage.read_dataset("x", chain)
-
-
-def test_a_local_stage_starts_spark_and_ends_it(tmp_path: Path) -> None:
-    """C30: in a process without Spark; where one runs, it is used and stays."""
-    script = f"""
-from pyspark import SparkContext
-from holdfast.spark.stage import Stage
-settings = {{"spark.master": "local[1]", "spark.sql.warehouse.dir": {str(tmp_path / "w")!r}}}
-with Stage.local(settings) as stage:
-    stage.ask("one", "SELECT 1 AS n")
-    assert stage.count("one") == 1
-    with Stage.local() as inner:
-        inner.ask("one", "SELECT 2 AS n")
-    assert stage.count("one") == 1
-assert SparkContext._active_spark_context is None
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
