@@ -78,7 +78,7 @@ def test_the_command_tells_a_service_which_keeps_the_cursor(tmp_path: Path, monk
     """C18: events that nobody told, found by the command, folded by a compactor on a real socket; then nothing is."""
     workspace = workspace_on(local_root(tmp_path / "root"))
     workspace.initialize()
-    place = f"{tmp_path}/root/{workspace.tenant}/{workspace.name}"
+    place = str(tmp_path / "root" / workspace.tenant / workspace.name)
     paths = tell(workspace, "a", "b")
     holdfast = Program(monkeypatch)
     with serving(CompactorService(workspace)) as url:
@@ -100,7 +100,7 @@ def test_the_command_folds_here_without_a_service(tmp_path: Path, monkeypatch: p
     """C18: once, for all domains or some; what was missed is folded when it ends."""
     workspace = workspace_on(local_root(tmp_path / "root"))
     workspace.initialize()
-    place = f"{tmp_path}/root/{workspace.tenant}/{workspace.name}"
+    place = str(tmp_path / "root" / workspace.tenant / workspace.name)
     tell(workspace, "a", "b")
     holdfast = Program(monkeypatch)
     said = holdfast("catalog", "anti-entropy", place, "--domain", "lineage", "--once", "--settle", "0").out
@@ -116,7 +116,7 @@ def test_rounds_go_on_until_the_job_is_stopped(tmp_path: Path, monkeypatch: pyte
     """C18: a round that fails for now is said, and the next one comes; other errors end the job."""
     workspace = workspace_on(local_root(tmp_path / "root"))
     workspace.initialize()
-    place = f"{tmp_path}/root/{workspace.tenant}/{workspace.name}"
+    place = str(tmp_path / "root" / workspace.tenant / workspace.name)
     tell(workspace, "a")
     slept: list[float] = []
     held = workspace.domain("lineage").lock()
@@ -151,5 +151,5 @@ def test_what_makes_no_sense_is_refused(
     """C18: before anything is listed, in one line."""
     workspace = workspace_on(local_root(tmp_path / "root"))
     workspace.initialize()
-    place = f"{tmp_path}/root/{workspace.tenant}/{workspace.name}"
+    place = str(tmp_path / "root" / workspace.tenant / workspace.name)
     assert advice in Program(monkeypatch).fails("catalog", "anti-entropy", place, *words, code=2)
